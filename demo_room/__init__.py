@@ -1,0 +1,1 @@
+"""The room in a browser: signalling, session tokens, and the page."""

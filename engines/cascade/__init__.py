@@ -1,0 +1,1 @@
+"""The default engine: an offline English/Chinese voice cascade on the CPU."""

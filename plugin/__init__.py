@@ -1,0 +1,1 @@
+"""The runtime: one causal timeline between a room and an engine."""

@@ -1,0 +1,1 @@
+"""The session's timeline: typed, append-only events with media time."""

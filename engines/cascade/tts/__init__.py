@@ -1,0 +1,1 @@
+"""Voices of the cascade."""

@@ -1,0 +1,1 @@
+"""The model store: what is needed, where it comes from, and whether it is what it should be."""

@@ -1,0 +1,1 @@
+"""A serverless WebRTC room (aiortc)."""

@@ -1,0 +1,8 @@
+"""Fixtures that every test can ask for, and the check that nothing is left behind."""
+
+from __future__ import annotations
+
+from .kit.kits import duplex_kit
+from .kit.leaks import no_leaked_tasks, no_leaks, pytest_collection_modifyitems
+
+__all__ = ["duplex_kit", "no_leaked_tasks", "no_leaks", "pytest_collection_modifyitems"]

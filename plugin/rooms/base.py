@@ -21,9 +21,9 @@ PLAYOUT_SAMPLES = 480
 class AudioChunk:
     """Audio of the user: mono float32 at 16 kHz, any length.
 
-    ``position`` is the index of its first sample on the room's input clock (16 kHz samples since the session began): a jump
-    in it is a gap, filled with zeros downstream.  ``arrival_s`` is ``time.monotonic()`` (or the injected clock) when the
-    last sample arrived.
+    ``position`` is the index of its first sample on the room's input clock (16 kHz samples since the session began):
+    a jump in it is a gap, filled with zeros downstream.  ``arrival_s`` is the event loop's clock (``loop.time()``,
+    which is ``time.monotonic()`` outside tests) when the last sample arrived.
     """
 
     samples: FloatPcm
@@ -33,7 +33,7 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class PlayoutFrame:
-    """20 ms of the agent's voice.  ``number`` counts the pulled frames of the session from 0 and names it in acknowledgements.
+    """20 ms of the agent's voice.  ``number`` counts the pulled frames of the session from 0 and names it in reports.
 
     ``silent`` frames share one buffer of zeros; a room may skip encoding them.
     """
@@ -44,7 +44,7 @@ class PlayoutFrame:
 
 
 class PlayoutSource(Protocol):
-    """What a room pulls from, once every 20 ms, from its own event loop.  Never blocks."""
+    """What a room pulls from, once every 20 ms, on the event loop that runs the session.  Never blocks."""
 
     def pull(self) -> PlayoutFrame:
         """The next frame; silence when nothing is to be said."""
@@ -118,7 +118,7 @@ class MediaRoom(Protocol):
         ...
 
     def publish(self, event: dict[str, Any]) -> None:
-        """Send one timeline event (as JSON-ready dict) to the page.  Never blocks; bounded, the oldest partial ones drop."""
+        """Send one timeline event (JSON-ready) to the page.  Never blocks; bounded, the oldest partial ones drop."""
         ...
 
     def commands(self) -> AsyncIterator[Command]:

@@ -1,7 +1,7 @@
 """Every kind of event a timeline holds.
 
-An event is a frozen dataclass with ``at_ms`` (media milliseconds since the session began) and a class-level ``type``, which
-names it in JSON: ``{"type": "agent.text", "at_ms": 1234, "seq": 17, ...}``.  The same JSON goes to the page, into
+An event is a frozen dataclass with ``at_ms`` (media milliseconds since the session began) and a class-level ``type``,
+which names it in JSON: ``{"type": "agent.text", "at_ms": 1234, "seq": 17, ...}``.  The same JSON goes to the page, into
 recordings and to tests.  Adding an event means adding a class here, nothing else.
 """
 
@@ -122,7 +122,11 @@ class AgentState(TimelineEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playout(TimelineEvent):
-    """The ledger moved: samples ``[first_sample, end_sample)`` of the utterance were ``sent``, ``heard`` or ``discarded``."""
+    """The ledger moved: samples ``[first_sample, end_sample)`` of the utterance are now in ``state``.
+
+    ``sent``: handed to the room.  ``queued``: taken back, since a hold came before they were played.  ``heard`` and
+    ``discarded`` are final.  ``estimated``: nobody reported it, the track's clock says so.
+    """
 
     type: ClassVar[str] = "playout"
     utterance_id: str

@@ -1,0 +1,45 @@
+# Talk to Venus:   make demo        Everything here works on a machine that has only Python, git and make.
+
+PYTHON ?= python3
+BROWSER ?= yes
+ARGS ?=
+BIN := .venv/bin
+TESTS := $(if $(filter no,$(BROWSER)),-m "not browser",)
+
+.PHONY: help demo test lint format dev bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## talk to Venus in the browser, without any network after the first time
+	@PYTHON="$(PYTHON)" requirements/venv.sh local
+	@$(BIN)/venus models pull
+	@$(BIN)/venus demo $(ARGS)
+
+dev: ## only make .venv with everything for development
+	@PYTHON="$(PYTHON)" requirements/venv.sh dev
+
+test: dev ## every test; BROWSER=no leaves out those in Chromium, ARGS="..." goes to pytest
+	@$(if $(filter no,$(BROWSER)),true,requirements/chromium.sh)
+	@$(BIN)/venus models pull
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TESTS) $(ARGS)
+
+lint: dev ## style, format and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/basedpyright --warnings
+
+format: dev ## mend style and format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: dev ## measure on this machine and write benchmarks/results.md
+	@$(BIN)/venus models pull
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+lock: dev ## make requirements/*.lock anew from pyproject.toml
+	@requirements/lock.sh
+
+clean: ## remove .venv and everything that was made here (not the models, which other checkouts share)
+	rm -rf .venv build dist *.egg-info .coverage .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

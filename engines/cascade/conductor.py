@@ -1,0 +1,449 @@
+"""The session's one mind: takes messages in order, decides, starts work, and emits events.
+
+Everything here runs on one thread, so nothing needs a lock.  The conductor knows no threads itself: work goes to
+:class:`~.workers.Workers` (or a fake of it) and comes back as messages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..base import (
+    INPUT_HZ,
+    OUTPUT_HZ,
+    Changes,
+    Decided,
+    Decision,
+    EngineEvent,
+    FloatPcm,
+    Heard,
+    Language,
+    MediaUnit,
+    Overlap,
+    OverlapPhase,
+    Speech,
+    Text,
+    Trouble,
+    TurnEnded,
+    UnitDone,
+    Verdict,
+)
+from .dialogue import Dialogue
+from .ear import Ear, Sound
+from .endpoint import (
+    Action,
+    Drop,
+    Endpoint,
+    Judge,
+    Nothing,
+    Partial,
+    Prefill,
+    Purpose,
+    Recognise,
+    Segment,
+    Speculate,
+    TurnOver,
+)
+from .parts import Message
+from .reply import Finished, Piece, Reply, Script
+from .script import language_of
+from .settings import CascadeSettings
+from .utterance import Utterance
+from .workers import Aside, Broken, Judged, Prefilled, Recognised, Report
+
+PLAYED_SLACK_MS = 3000
+"""Without any word from the listener an utterance counts as played this long after its samples should have run out."""
+WAITING_LINES = 16
+"""``say`` lines kept while the agent speaks; the oldest gives way."""
+
+
+class WorkerPool(Protocol):
+    """What the conductor needs of :class:`~.workers.Workers`."""
+
+    def recognise(
+        self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None
+    ) -> None: ...
+    def aside(self, audio: FloatPcm, start_ms: int, end_ms: int, language: Language | None) -> None: ...
+    def judge(self, job: int, audio: FloatPcm) -> None: ...
+    def prefill(self, messages: Callable[[], Sequence[Message]], cancelled: Callable[[], bool]) -> None: ...
+    def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapTold:
+    phase: OverlapPhase
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeardTold:
+    utterance_id: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    utterance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+
+
+Input = MediaUnit | OverlapTold | HeardTold | Interrupted | Typed | Line | Changes | Report
+
+
+@dataclass(slots=True)
+class Performance:
+    """A reply and what has become of it: kept back until its turn is over, then audible."""
+
+    reply: Reply
+    utterance: Utterance
+    user_text: str
+    user_start_ms: int = -1
+    due: bool = False
+    """The user's turn is over: the reply may be heard."""
+    audible: bool = False
+    kept: deque[Piece] = field(default_factory=deque[Piece])
+
+
+class Conductor:
+    """One conversation.  Call :meth:`handle` from one thread only."""
+
+    def __init__(
+        self,
+        ear: Ear,
+        dialogue: Dialogue,
+        workers: WorkerPool,
+        emit: Callable[[EngineEvent], None],
+        make_reply: Callable[[int, Language], Reply],
+        settings: CascadeSettings,
+        *,
+        fast: bool = False,
+    ) -> None:
+        self._ear, self._dialogue, self._workers, self._emit = ear, dialogue, workers, emit
+        self._make_reply, self._set, self._fast = make_reply, settings, fast
+        self._endpoint = Endpoint(settings.endpoint)
+        self._generation = 0
+        self._utterances = 0
+        self._now: Performance | None = None
+        self._lines: deque[str] = deque(maxlen=WAITING_LINES)
+        self._sure_language: Language | None = None
+        self._overlapping = False
+        self._plays_until_ms = 0
+        self._working = 0
+        self._prefill_wanted = 0
+        self._unit: MediaUnit | None = None
+        self._answered: tuple[str, int] | None = None
+        """The user's words, and their start, that the audible reply answers."""
+
+    # -- input ------------------------------------------------------------------------------------------------------
+
+    def handle(self, message: Input) -> None:
+        """Take one message."""
+        match message:
+            case MediaUnit():
+                self._on_unit(message)
+            case OverlapTold():
+                self._overlapping = message.phase is OverlapPhase.STARTED
+            case HeardTold():
+                self._on_heard(message)
+            case Interrupted():
+                if self._now and self._now.utterance.id == message.utterance_id:
+                    self._end_performance(cut=True)
+                    self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+            case Typed():
+                self._on_typed(message.text)
+            case Line():
+                self._lines.append(message.text)
+                self._say_next()
+            case Changes():
+                self._dialogue.configure(message)
+            case _:
+                self._on_report(message)
+        self._finish_unit()
+
+    def stop(self) -> None:
+        """Let go of the current reply; the one method that another thread may call."""
+        if (now := self._now) is not None:
+            now.reply.cancel()
+
+    def _on_report(self, report: Report) -> None:
+        sound = self._ear.sound()
+        match report:
+            case Recognised():
+                self._working -= 1
+                found = report.transcript
+                if found and found.text and report.seconds >= 2:
+                    self._sure_language = found.language
+                self._act(self._endpoint.on_transcript(report.job, report.end_ms, found, sound))
+            case Judged():
+                self._working -= 1
+                self._act(self._endpoint.on_judged(report.job, report.probability, sound))
+            case Prefilled():
+                self._working -= 1
+                self._endpoint.on_prefilled()
+                self._act(self._endpoint.on_sound(sound) if not self._speaking() else [])
+            case Aside():
+                self._working -= 1
+                found = report.transcript
+                if found and found.text:
+                    self._emit(
+                        Heard(self._ear.now_ms, found.text, report.start_ms, report.end_ms, True, found.language)
+                    )
+            case Piece():
+                self._on_piece(report)
+            case Finished():
+                self._on_finished(report)
+            case Broken():
+                self._on_broken(report)
+
+    # -- hearing ----------------------------------------------------------------------------------------------------
+
+    def _on_unit(self, unit: MediaUnit) -> None:
+        sound = self._ear.take(unit.audio)
+        self._unit = unit
+        if self._speaking():
+            self._over_the_agent(sound)
+        else:
+            self._act(self._endpoint.on_sound(sound))
+        self._say_next()
+
+    def _over_the_agent(self, sound: Sound) -> None:
+        """The user is heard while the agent speaks: short speech passes, longer speech takes the floor."""
+        if sound.start_ms < 0:
+            return
+        length = sound.last_speech_ms - sound.start_ms
+        if length >= self._set.overlap.yield_ms:
+            self._yield("speech", min(1.0, length / (2 * self._set.overlap.yield_ms)))
+            self._act(self._endpoint.on_sound(sound))
+        elif not sound.speaking and sound.silence_ms >= self._set.overlap.ended_ms:
+            utterance = self._now.utterance.id if self._now else ""
+            self._emit(Overlap(sound.now_ms, utterance, Verdict.GO_ON, "short", length / self._set.overlap.yield_ms))
+            audio, start_ms, end_ms = self._ear.audio()
+            self._working += 1
+            self._workers.aside(audio, start_ms, end_ms, self._hint(len(audio)))
+            self._ear.forget()
+
+    def _yield(self, kind: str, score: float) -> None:
+        if self._now is None:
+            return
+        utterance = self._now.utterance
+        self._emit(Overlap(self._ear.now_ms, utterance.id, Verdict.YIELD, kind, score))
+        heard_ms = utterance.heard * 1000 // OUTPUT_HZ
+        answered = self._answered
+        self._end_performance(cut=True)
+        self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+        prior = ""
+        if answered is not None and heard_ms < self._set.overlap.same_turn_ms:
+            # Hardly anything of the answer was heard: the user had not finished, and goes on with the same turn.
+            prior = answered[0]
+            self._dialogue.take_back(utterance.id)
+        self._endpoint.reset(prior)
+
+    # -- what the endpoint wants --------------------------------------------------------------------------------------
+
+    def _act(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Recognise():
+                    audio, _, end_ms = self._ear.audio()
+                    self._working += 1
+                    self._workers.recognise(action.job, action.purpose, audio, end_ms, self._hint(len(audio)))
+                case Judge():
+                    self._working += 1
+                    self._workers.judge(action.job, self._ear.audio()[0])
+                case Prefill():
+                    self._prefill(action.text)
+                case Speculate():
+                    self._speculate(action.text, action.language)
+                case Drop():
+                    self._end_performance(cut=True)
+                case Partial():
+                    start_ms = max(0, self._ear.sound().start_ms)
+                    self._emit(
+                        Heard(self._ear.now_ms, action.text, start_ms, action.end_ms, False, action.language)
+                    )
+                case TurnOver():
+                    self._turn_over(action)
+                case Segment():
+                    self._ear.forget(action.until_ms)
+                case Nothing():
+                    self._ear.forget()
+                    self._endpoint.reset()
+
+    def _hint(self, samples: int) -> Language | None:
+        """The language to recognise: a setting, or what a long enough stretch of this turn has shown."""
+        return self._dialogue.language or (self._sure_language if samples >= 2 * INPUT_HZ else None)
+
+    def _prefill(self, text: str) -> None:
+        self._prefill_wanted += 1
+        wanted = self._prefill_wanted
+        language = self._sure_language or self._dialogue.latest_language
+        if self._fast:
+            # Without a clock there is nothing to hide the time behind.
+            self._endpoint.on_prefilled()
+            return
+        self._working += 1
+        self._workers.prefill(
+            lambda: self._dialogue.open_prompt(text, language), lambda: self._prefill_wanted != wanted
+        )
+
+    def _speculate(self, text: str, language: Language) -> None:
+        self._end_performance(cut=True)
+        self._prefill_wanted += 1
+        language = language_of(text) or language
+        self._perform(text, language, lambda: self._dialogue.script(text, language))
+
+    def _perform(self, user_text: str, language: Language, script: Callable[[], Script]) -> Performance:
+        self._generation += 1
+        self._utterances += 1
+        reply = self._make_reply(self._generation, language)
+        self._now = Performance(reply, Utterance(f"u{self._utterances}", language), user_text)
+        self._working += 1
+        self._workers.reply(reply, script, self._set.max_tokens)
+        return self._now
+
+    def _turn_over(self, over: TurnOver) -> None:
+        self._emit(Heard(self._ear.now_ms, over.text, over.start_ms, over.end_ms, True, over.language))
+        if self._now is not None:
+            self._now.due, self._now.user_start_ms = True, over.start_ms
+            self._release(self._now)
+
+    def _on_typed(self, text: str) -> None:
+        if self._speaking():
+            self._yield("typed", 1.0)
+        self._end_performance(cut=True)
+        self._ear.forget()
+        self._endpoint.reset()
+        language = self._dialogue.language or language_of(text) or self._dialogue.latest_language
+        performance = self._perform(text, language, lambda: self._dialogue.script(text, language))
+        performance.due = True
+
+    def _say_next(self) -> None:
+        if not self._lines or self._now is not None or self._speaking() or self._ear.sound().start_ms >= 0:
+            return
+        text = self._lines.popleft()
+        language = language_of(text) or self._dialogue.latest_language
+        performance = self._perform("", language, lambda: Script(language, text=text))
+        performance.due = True
+
+    # -- speaking ---------------------------------------------------------------------------------------------------
+
+    def _speaking(self) -> bool:
+        """Whether the listener still hears the agent, as far as is known."""
+        now = self._now
+        if now is None or not now.audible:
+            return False
+        done = now.utterance.complete and now.utterance.heard >= now.utterance.samples
+        if done or (now.utterance.complete and self._ear.now_ms > self._plays_until_ms + PLAYED_SLACK_MS):
+            self._now, self._answered = None, None
+            self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+            return False
+        return True
+
+    def _on_piece(self, piece: Piece) -> None:
+        now = self._now
+        if now is None or piece.generation != now.reply.generation:
+            return
+        now.kept.append(piece)
+        if now.due:
+            self._release(now)
+
+    def _release(self, now: Performance) -> None:
+        """Let out what is voiced of a reply whose turn has come."""
+        while now.kept:
+            piece = now.kept.popleft()
+            if not now.audible:
+                self._begin(now)
+            first = now.utterance.samples
+            span = now.utterance.add(len(piece.pcm), piece.clause, piece.last)
+            at_ms = self._ear.now_ms
+            self._plays_until_ms = max(self._plays_until_ms, at_ms) + len(piece.pcm) * 1000 // OUTPUT_HZ
+            self._emit(Speech(at_ms, now.utterance.id, first, piece.pcm))
+            if span is not None:
+                self._emit(Text(at_ms, now.utterance.id, span.text, span.first, span.end))
+        if now.audible and now.utterance.complete:
+            self._emit(TurnEnded(self._ear.now_ms, now.utterance.id, now.utterance.samples))
+
+    def _begin(self, now: Performance) -> None:
+        now.audible = True
+        self._emit(Decided(self._ear.now_ms, Decision.SPEAK))
+        self._plays_until_ms = self._ear.now_ms
+        self._answered = (now.user_text, now.user_start_ms) if now.user_text else None
+        self._dialogue.began(now.utterance, now.user_text)
+        self._ear.forget()
+        self._endpoint.reset()
+
+    def _on_finished(self, finished: Finished) -> None:
+        now = self._now
+        if now is None or finished.generation != now.reply.generation:
+            return
+        self._working -= 1
+        if finished.error:
+            self._emit(Trouble(self._ear.now_ms, "reply.failed", finished.error))
+        now.utterance.complete = True
+        self._dialogue.wrote(now.utterance, finished.text)
+        if not now.audible and not now.kept:
+            self._nothing_said(now)
+        elif now.due:
+            self._release(now)
+
+    def _nothing_said(self, now: Performance) -> None:
+        """The model gave no words: ask again rather than leave the user in silence."""
+        due, start_ms = now.due, now.user_start_ms
+        self._now = None
+        language = now.utterance.language
+        text = self._dialogue.say_again(language)
+        again = self._perform(now.user_text, language, lambda: Script(language, text=text))
+        again.due, again.user_start_ms = due, start_ms
+
+    def _end_performance(self, *, cut: bool) -> None:
+        """Stop the current reply, audible or not."""
+        now = self._now
+        if now is None:
+            return
+        now.reply.cancel()
+        if not now.utterance.complete:
+            self._working -= 1
+        if now.audible:
+            now.utterance.yielded = cut
+            self._dialogue.ended(now.utterance)
+        self._now, self._answered = None, None
+
+    def _on_heard(self, told: HeardTold) -> None:
+        self._dialogue.heard(told.utterance_id, told.samples)
+        self._speaking()
+
+    def _on_broken(self, broken: Broken) -> None:
+        self._emit(Trouble(self._ear.now_ms, f"{broken.work}.failed", f"{type(broken.error).__name__}: {broken.error}"))
+        now = self._now
+        if broken.generation < 0:
+            self._working -= 1
+            self._endpoint.on_failed()
+        elif now is not None and now.reply.generation == broken.generation:
+            self._end_performance(cut=True)
+            self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+
+    # -- the unit's end -----------------------------------------------------------------------------------------------
+
+    def _finish_unit(self) -> None:
+        """Report the unit as taken in; in fast mode only when enough is voiced or nothing is being computed."""
+        unit = self._unit
+        if unit is None:
+            return
+        if self._fast and self._working > 0:
+            ahead = self._plays_until_ms - self._ear.now_ms
+            if not (self._now is not None and self._now.audible and ahead >= self._set.unit_ms):
+                return
+        self._unit = None
+        self._emit(UnitDone(self._ear.now_ms, unit.index))

@@ -1,0 +1,164 @@
+"""One reply: from the user's words to voiced clauses, on two worker threads, cancellable at any moment.
+
+The language model's text is cut into clauses as it comes; each clause is brought into spoken form and voiced while the model
+goes on.  For a voice that needs both cores (Kokoro) the model stops after the first clause and goes on once that clause is
+voiced: running both at once delays the first sound by 0.2 s (measured in the spike).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..base import EngineError, Int16Pcm, Language
+from .clauses import ClauseCutter
+from .parts import Message, ReplyModel, Voice
+from .spoken import spoken
+
+VOICED_DEADLINE_S = 10.0
+"""The model waits no longer than this for the first clause to be voiced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of voiced speech; ``clause`` is its text, sent with the first piece of the clause."""
+
+    generation: int
+    clause: str | None
+    pcm: Int16Pcm
+    last: bool
+    """The last piece of its clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply is complete: ``text`` is all of it as written, ``error`` says why it broke off."""
+
+    generation: int
+    text: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a reply is made of: a fixed ``text``, or ``messages`` for the language model."""
+
+    language: Language
+    messages: Sequence[Message] = ()
+    text: str = ""
+
+
+class Reply:
+    """A reply in the making.  ``post`` is called from worker threads with each :class:`Piece` and one :class:`Finished`."""
+
+    def __init__(
+        self,
+        generation: int,
+        voice: Voice,
+        voice_name: str | None,
+        post: Callable[[Piece | Finished], None],
+        *,
+        first_chars: int,
+        pause_for_voice: bool,
+    ) -> None:
+        self.generation = generation
+        self._voice, self._voice_name, self._post = voice, voice_name, post
+        self._first_chars, self._pause = first_chars, pause_for_voice
+        self._clauses: queue.SimpleQueue[tuple[str, Language] | None] = queue.SimpleQueue()
+        self._first_voiced = threading.Event()
+        self._cancelled = False
+        self._error = ""
+        self._text: list[str] = []
+
+    def cancel(self) -> None:
+        """Stop at the next token and the next piece.  Nothing is posted afterwards by a cancelled reply."""
+        self._cancelled = True
+        self._first_voiced.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def abandon(self) -> None:
+        """Let the voicing thread go when there will be no text."""
+        self._clauses.put(None)
+
+    # -- the writing thread -----------------------------------------------------------------------------------------
+
+    def write(self, script: Script, model: ReplyModel, slot: int, max_tokens: int) -> None:
+        """Produce the text.  Runs on a worker thread until the reply is written or cancelled."""
+        try:
+            if script.text:
+                self._write_fixed(script)
+            else:
+                self._write_generated(script, model, slot, max_tokens)
+        except EngineError as error:
+            self._error = str(error)
+        finally:
+            self._clauses.put(None)
+
+    def _write_fixed(self, script: Script) -> None:
+        cutter = ClauseCutter(script.language, first_chars=self._first_chars)
+        self._text.append(script.text)
+        for clause in [*cutter.feed(script.text), cutter.finish()]:
+            self._hand_over(clause, script.language)
+
+    def _write_generated(self, script: Script, model: ReplyModel, slot: int, max_tokens: int) -> None:
+        cutter = ClauseCutter(script.language, first_chars=self._first_chars)
+        tokens = 0
+        handed_over = 0
+
+        def on_text(piece: str) -> bool:
+            nonlocal tokens, handed_over
+            if self._cancelled:
+                return True
+            tokens += 1
+            self._text.append(piece)
+            for clause in cutter.feed(piece):
+                self._hand_over(clause, script.language)
+                handed_over += 1
+                if handed_over == 1 and self._pause:
+                    return True
+            return False
+
+        model.generate(slot, script.messages, on_text, max_tokens=max_tokens)
+        if self._pause and handed_over == 1 and not self._cancelled:
+            self._first_voiced.wait(VOICED_DEADLINE_S)
+            if not self._cancelled and tokens < max_tokens:
+                model.generate(
+                    slot, script.messages, on_text, max_tokens=max_tokens - tokens, prefix="".join(self._text)
+                )
+        self._hand_over(cutter.finish(), script.language)
+
+    def _hand_over(self, clause: str, language: Language) -> None:
+        if clause.strip() and not self._cancelled:
+            self._clauses.put((clause, language))
+
+    # -- the voicing thread -----------------------------------------------------------------------------------------
+
+    def speak(self) -> None:
+        """Voice the clauses.  Runs on a worker thread until the reply is spoken or cancelled."""
+        try:
+            while (entry := self._clauses.get()) is not None:
+                if not self._cancelled:
+                    self._voice_clause(*entry)
+                self._first_voiced.set()
+        except EngineError as error:
+            self._error = self._error or str(error)
+        finally:
+            self._first_voiced.set()
+            if not self._cancelled:
+                self._post(Finished(self.generation, "".join(self._text), self._error))
+
+    def _voice_clause(self, clause: str, language: Language) -> None:
+        words = spoken(clause, language)
+        if not words:
+            return
+        shown: str | None = clause
+        for voiced in self._voice.synthesize(words, self._voice_name, language):
+            if self._cancelled:
+                return
+            self._post(Piece(self.generation, shown, voiced.pcm, voiced.last))
+            shown = None

@@ -1,0 +1,181 @@
+"""An engine session around the conductor: an inbox that any thread may fill, one thread, one event stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from ..base import (
+    INPUT_HZ,
+    Changes,
+    EngineError,
+    EngineEvent,
+    EngineSession,
+    MediaUnit,
+    OverlapPhase,
+    Trouble,
+    Unsupported,
+)
+from .conductor import Conductor, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
+from .dialogue import Dialogue
+from .workers import Report, Workers
+
+_log = logging.getLogger(__name__)
+
+INBOX = 4096
+"""Messages that may wait; beyond it the engine is taken to be stuck and the session ends with an error."""
+LONGEST_TEXT = 4000
+"""Characters of typed text or of a line to say."""
+
+Build = Callable[[Callable[[EngineEvent], None], Workers], Conductor]
+
+
+class CascadeSession(EngineSession):
+    """One conversation with the cascade.
+
+    ``build`` makes the conductor from the event sink and the workers; ``workers`` makes the workers from the sink of their
+    reports; ``closed`` is called once when the session is over.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        workers: Callable[[Callable[[Report], None]], Workers],
+        dialogue: Dialogue,
+        unit_ms: int,
+        closed: Callable[[], None],
+    ) -> None:
+        self._unit_samples = unit_ms * INPUT_HZ // 1000
+        self._inbox: queue.Queue[Input | None] = queue.Queue(INBOX)
+        self._out: deque[EngineEvent] = deque()
+        self._out_lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._over = False
+        self._streaming = False
+        self._next_index = 0
+        self._dialogue = dialogue
+        self._closed = closed
+        self._close_once = threading.Lock()
+        self._closing = False
+        self._workers = workers(self._post)
+        self._conductor = build(self._emit, self._workers)
+        self._thread = threading.Thread(target=self._run, name="venus-conductor", daemon=True)
+        self._thread.start()
+
+    # -- input ------------------------------------------------------------------------------------------------------
+
+    def push(self, unit: MediaUnit) -> None:
+        if unit.index != self._next_index:
+            raise ValueError(f"unit {unit.index} out of order: expected {self._next_index}")
+        if unit.audio.shape != (self._unit_samples,):
+            raise ValueError(f"a unit has {self._unit_samples} samples, not {unit.audio.shape}")
+        self._next_index += 1
+        self._post(unit)
+
+    def overlap(self, phase: OverlapPhase, at_ms: int) -> None:
+        self._post(OverlapTold(phase, at_ms))
+
+    def heard(self, utterance_id: str, samples: int) -> None:
+        self._post(HeardTold(utterance_id, samples))
+
+    def interrupt(self, utterance_id: str) -> None:
+        self._post(Interrupted(utterance_id))
+
+    def type(self, text: str) -> None:
+        if text.strip():
+            self._post(Typed(text.strip()[:LONGEST_TEXT]))
+
+    def say(self, text: str) -> None:
+        if text.strip():
+            self._post(Line(text.strip()[:LONGEST_TEXT]))
+
+    def inject(self, background: str) -> None:
+        raise Unsupported("the cascade takes no background results")
+
+    def configure(self, changes: Changes) -> None:
+        self._dialogue.check(changes)
+        self._post(changes)
+
+    def snapshot(self) -> bytes:
+        return self._dialogue.snapshot()
+
+    def restore(self, snapshot: bytes) -> None:
+        self._dialogue.restore(snapshot)
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    async def _stream(self) -> AsyncIterator[EngineEvent]:
+        self._loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            with self._out_lock:
+                ready, self._out = self._out, deque()
+                over = self._over
+            for event in ready:
+                yield event
+                if isinstance(event, Trouble) and event.fatal:
+                    return
+            if over:
+                return
+            await self._wake.wait()
+
+    def events(self) -> AsyncIterator[EngineEvent]:
+        if self._streaming:
+            raise EngineError("the events of a session can be asked for once")
+        self._streaming = True
+        return self._stream()
+
+    def _emit(self, event: EngineEvent) -> None:
+        with self._out_lock:
+            self._out.append(event)
+        self._rouse()
+
+    def _rouse(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            try:
+                loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:  # the loop closed between the two lines: nobody listens any more
+                self._loop = None
+
+    # -- the conductor's thread ---------------------------------------------------------------------------------------
+
+    def _post(self, message: Input) -> None:
+        if self._closing:
+            return
+        try:
+            self._inbox.put_nowait(message)
+        except queue.Full:
+            self._emit(Trouble(0, "engine.stalled", "the engine takes no more input", fatal=True))
+
+    def _run(self) -> None:
+        try:
+            while not self._closing and (message := self._inbox.get()) is not None:
+                self._conductor.handle(message)
+        except Exception as error:  # noqa: BLE001 - the thread's last line: whatever it was, the session must say so
+            _log.exception("the conductor of a session broke")
+            self._emit(Trouble(0, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
+
+    async def close(self) -> None:
+        with self._close_once:
+            first, self._closing = not self._closing, True
+        if first:
+            await asyncio.get_running_loop().run_in_executor(None, self._shut)
+            with self._out_lock:
+                self._over = True
+            self._wake.set()
+            self._closed()
+
+    def _shut(self) -> None:
+        self._conductor.stop()
+        # When it is full the thread needs no waking: it looks at _closing before it takes the next message.
+        with contextlib.suppress(queue.Full):
+            self._inbox.put_nowait(None)
+        self._thread.join()
+        self._workers.close()

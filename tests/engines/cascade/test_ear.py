@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from realtime_venus.engines.base import FloatPcm
+from realtime_venus.engines.cascade.ear import PRE_ROLL_MS, Ear
+
+
+class Scripted:
+    """A detector that calls loud windows speech, so that times can be computed by hand."""
+
+    def __init__(self) -> None:
+        self._rest = np.zeros(0, np.float32)
+
+    def feed(self, samples: FloatPcm) -> list[float]:
+        rest = np.concatenate([self._rest, samples])
+        count = len(rest) // 512
+        self._rest = rest[count * 512 :]
+        return [float(np.abs(w).max() > 0.05) for w in rest[: count * 512].reshape(count, 512)]
+
+    def reset(self) -> None:
+        self._rest = np.zeros(0, np.float32)
+
+
+def tone(ms: int, level: float = 0.3) -> FloatPcm:
+    return (level * np.sin(np.arange(ms * 16) * 0.2)).astype(np.float32)
+
+
+def quiet(ms: int) -> FloatPcm:
+    return np.full(ms * 16, 1e-4, np.float32)
+
+
+def test_nothing_is_heard_in_silence_and_only_the_pre_roll_is_kept() -> None:
+    ear = Ear(Scripted())
+    for _ in range(50):
+        sound = ear.take(quiet(100))
+    assert sound.start_ms == sound.last_speech_ms == sound.last_sound_ms == -1  # pyright: ignore[reportPossiblyUnboundVariable]
+    assert not ear.sound().speaking
+    assert ear.now_ms == 5000
+    samples, start_ms, end_ms = ear.audio()
+    assert end_ms == 5000
+    assert end_ms - start_ms <= PRE_ROLL_MS + 100
+    assert len(samples) == (end_ms - start_ms) * 16
+
+
+def test_speech_begins_after_two_windows_and_keeps_the_audio_before_it() -> None:
+    ear = Ear(Scripted())
+    for _ in range(10):
+        ear.take(quiet(100))
+    first = ear.take(tone(100))
+    assert first.speaking
+    assert first.began
+    assert first.start_ms == pytest.approx(1000, abs=32)
+    assert ear.audio()[1] <= 1000 - 200
+
+
+def test_quiet_is_measured_in_frames_of_20_ms_and_speech_in_windows_of_32_ms() -> None:
+    ear = Ear(Scripted())
+    ear.take(tone(640))
+    sound = ear.take(np.concatenate([tone(60), quiet(40)]))
+    assert sound.last_sound_ms == 700
+    assert sound.quiet_ms == 40
+    assert sound.last_speech_ms == pytest.approx(704, abs=32)
+
+
+def test_a_pause_inside_the_turn_keeps_its_start_and_reports_the_return() -> None:
+    ear = Ear(Scripted())
+    ear.take(tone(500))
+    start = ear.sound().start_ms
+    for _ in range(8):
+        assert not ear.take(quiet(100)).began
+    assert not ear.sound().speaking
+    back = ear.take(tone(100))
+    assert back.began
+    assert back.start_ms == start
+    assert back.resumed_ms > start + 1200
+
+
+def test_forget_begins_a_new_turn_and_forget_until_goes_on_with_the_old_one() -> None:
+    ear = Ear(Scripted())
+    ear.take(tone(1000))
+    ear.forget(until_ms=600)
+    assert ear.audio()[1:] == (600, 1000)
+    assert ear.sound().start_ms >= 0
+    ear.forget()
+    assert ear.sound().start_ms == -1
+    assert not ear.sound().speaking
+
+
+@pytest.mark.parametrize("size", [1, 7, 160, 333, 1600, 5000])
+def test_the_result_does_not_depend_on_how_the_audio_is_cut(size: int) -> None:
+    audio = np.concatenate([quiet(300), tone(700), quiet(250), tone(400), quiet(350)])
+    whole, cut = Ear(Scripted()), Ear(Scripted())
+    expected = whole.take(audio)
+    for begin in range(0, len(audio), size):
+        cut.take(audio[begin : begin + size])
+    got = cut.sound()
+    assert (got.start_ms, got.last_speech_ms, got.last_sound_ms) == (
+        expected.start_ms,
+        expected.last_speech_ms,
+        expected.last_sound_ms,
+    )
+    assert got.quiet_ms == expected.quiet_ms
+
+
+def test_a_very_long_turn_keeps_only_the_newest_audio() -> None:
+    ear = Ear(Scripted(), longest_s=2)
+    for _ in range(50):
+        ear.take(tone(100))
+    samples, start_ms, end_ms = ear.audio()
+    assert (start_ms, end_ms) == (3000, 5000)
+    assert len(samples) == 32_000

@@ -1,0 +1,122 @@
+"""What travels on the data channel ``events``: one JSON object per message, at most 16 KiB.
+
+From the page::
+
+    {"type": "pong"}                                  answer to a ping
+    {"type": "ping"}                                  asks for a pong
+    {"type": "ack", "rtp": 123456}                    the listener's device has played up to this RTP time
+    {"type": "type", "text": "..."}                   the user typed
+    {"type": "say", "text": "..."}                    speak this word for word
+    {"type": "interrupt"}                             the stop button
+    {"type": "configure", "language": "en" | "zh" | "auto", "voice": "..."}
+    {"type": "bye"}                                   the page leaves for good
+
+To the page: timeline events, ``ping`` and ``pong``, ``{"type": "closing", "reason": ...}``, and whatever is longer than
+a message as pieces ``{"type": "chunk", "id": 7, "index": 0, "count": 3, "data": "..."}``; their data, joined, is the
+message.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ....engines.base import Changes, Language
+from ..base import Configure, Interrupt, Say, TypeText
+
+MAX_BYTES = 16 * 1024
+MAX_TEXT = 4000
+_PIECE = 12 * 1024
+"""Characters of JSON in a piece; quoting it once more and the frame around it stay below :data:`MAX_BYTES`."""
+
+
+class BadMessage(ValueError):
+    """A message of the page that means nothing; it is counted and ignored."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Ping(_Message):
+    type: Literal["ping"]
+
+
+class Pong(_Message):
+    type: Literal["pong"]
+
+
+class Bye(_Message):
+    type: Literal["bye"]
+
+
+class AckRtp(_Message):
+    type: Literal["ack"]
+    rtp: int = Field(ge=0, lt=1 << 32)
+
+
+class _Type(_Message):
+    type: Literal["type"]
+    text: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+class _Say(_Message):
+    type: Literal["say"]
+    text: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+class _Interrupt(_Message):
+    type: Literal["interrupt"]
+
+
+class _Configure(_Message):
+    type: Literal["configure"]
+    language: Language | Literal["auto"] | None = None
+    voice: str | None = Field(default=None, min_length=1, max_length=64)
+
+
+_Any = Annotated[
+    Ping | Pong | Bye | AckRtp | _Type | _Say | _Interrupt | _Configure,
+    Field(discriminator="type"),
+]
+_PARSER: TypeAdapter[Ping | Pong | Bye | AckRtp | _Type | _Say | _Interrupt | _Configure] = TypeAdapter(_Any)
+
+Incoming = Ping | Pong | Bye | AckRtp | TypeText | Say | Interrupt | Configure
+
+
+def parse(message: str | bytes) -> Incoming:
+    """Read one message of the page.  Raises :class:`BadMessage`."""
+    raw = message.encode() if isinstance(message, str) else message
+    if len(raw) > MAX_BYTES:
+        raise BadMessage("longer than 16 KiB")
+    try:
+        parsed = _PARSER.validate_json(raw)
+    except ValidationError as error:
+        raise BadMessage(f"{error.error_count()} fields are wrong or missing") from None
+    match parsed:
+        case _Type(text=text):
+            return TypeText(text)
+        case _Say(text=text):
+            return Say(text)
+        case _Interrupt():
+            return Interrupt()
+        case _Configure(language=language, voice=voice):
+            return Configure(Changes(language=language, voice=voice))
+        case Ping() | Pong() | Bye() | AckRtp():
+            return parsed
+
+
+def pack(event: dict[str, Any], chunk_id: int) -> list[str]:
+    """Write one message, in pieces when it is longer than the channel takes."""
+    whole = json.dumps(event, ensure_ascii=True, separators=(",", ":"))
+    if len(whole) <= MAX_BYTES:
+        return [whole]
+    # Quoting a piece once more may double it, as every character of JSON text can be a quotation mark.
+    size = _PIECE // 2
+    pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
+    return [
+        json.dumps({"type": "chunk", "id": chunk_id, "index": index, "count": len(pieces), "data": piece})
+        for index, piece in enumerate(pieces)
+    ]

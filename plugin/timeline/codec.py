@@ -101,14 +101,15 @@ def from_line(line: str) -> Entry:
 
 
 def _checked(value: object, item: _Field, kind: str) -> object:
+    found: object = type(value)  # compared, not narrowed: True is no whole number here
     for wanted in item.kinds:
-        if wanted is float and type(value) in (int, float):
+        if wanted is float and found in (int, float):
             return float(cast("float", value))
         if wanted == dict[str, float]:
-            if type(value) is dict and _is_timings(pairs := cast("dict[object, object]", value)):
+            if found is dict and _is_timings(pairs := cast("dict[object, object]", value)):
                 return {str(key): float(cast("float", number)) for key, number in pairs.items()}
-        elif type(value) is wanted:
-            return cast("object", value)
+        elif found is wanted:
+            return value
     raise TimelineFormatError(f"{kind}: field {item.name!r} has the wrong type {type(value).__name__}")
 
 

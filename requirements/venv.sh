@@ -52,7 +52,7 @@ pip install --quiet --require-hashes -r "$bootstrap"
 
 echo "Installing requirements/$wanted.lock (some hundred megabytes on the first run)"
 # uv does not read pip's configuration.
-index=$(pip config get global.index-url 2>/dev/null || true)
+index=${PIP_INDEX_URL:-$(pip config get global.index-url 2>/dev/null || true)}
 if [ -n "$index" ] && [ -z "${UV_DEFAULT_INDEX:-}" ]; then export UV_DEFAULT_INDEX="$index"; fi
 quiet=
 if [ ! -t 2 ]; then quiet=--quiet; fi

@@ -1,0 +1,69 @@
+"""The one place that talks to onnxruntime, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from .base import EngineError
+
+Tensor = npt.NDArray[Any]
+
+_ERRORS_ONLY: Final = 3
+
+
+class _Options(Protocol):
+    intra_op_num_threads: int
+    inter_op_num_threads: int
+    log_severity_level: int
+
+    def add_session_config_entry(self, key: str, value: str) -> None: ...
+
+
+class _Session(Protocol):
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Tensor]) -> list[Tensor]: ...
+
+
+class _Runtime(Protocol):
+    def SessionOptions(self) -> _Options: ...  # noqa: N802 - onnxruntime's name
+
+    def InferenceSession(self, path: str, options: _Options, *, providers: Sequence[str]) -> _Session: ...  # noqa: N802
+
+
+_RUNTIME: Final = cast(_Runtime, onnxruntime)
+
+
+class OnnxSession:
+    """A loaded graph; may be run from several threads at once.
+
+    ``threads`` is the number of cores one run may use.  Raises :class:`EngineError` for a file that is not there or is
+    not a usable graph.
+    """
+
+    def __init__(self, path: Path, threads: int = 1) -> None:
+        options = _RUNTIME.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        # Idle workers would spin on a core that another stage of the same answer is waiting for.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if not path.is_file():
+            raise EngineError(f"The model file {path} does not exist: run 'venus models pull'")
+        try:
+            self._session = _RUNTIME.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except (RuntimeError, ValueError) as error:
+            raise EngineError(f"The model file {path} is damaged: run 'venus models verify' ({error})") from error
+
+    def run(self, feeds: Mapping[str, Tensor], outputs: Sequence[str] | None = None) -> list[Tensor]:
+        """Run the graph; ``outputs`` names what is wanted, ``None`` means all of it, in the graph's order."""
+        return self._session.run(outputs, feeds)
+
+
+def scalar(tensor: Tensor) -> float:
+    """The first value of a tensor."""
+    return float(np.ravel(tensor)[0])

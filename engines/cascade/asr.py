@@ -81,8 +81,7 @@ class _Reading:
     score: float
     no_speech: float
     repeats: bool
-    """It ran out of its token budget or is faster than anybody speaks: only then is a repetition the model's, since people
-    repeat themselves too."""
+    """It ran out of its token budget or is faster than anybody speaks; else a repetition is the speaker's own."""
 
 
 class WhisperRecogniser:

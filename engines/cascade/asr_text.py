@@ -17,28 +17,7 @@ _BESIDE_CJK: Final = re.compile(r"(?<=[\u3400-\u9fff])\s*[,?!;:]|[,?!;:](?=[\u34
 _CJK_STOP: Final = re.compile(r"(?<=[\u3400-\u9fff])\.(?!\w)")
 _CJK_GAP: Final = re.compile(r"(?<=[\u3400-\u9fff，。？！；：])\s+(?=[\u3400-\u9fff，。？！；：])")
 
-_FILLERS: Final = frozenset(
-    (
-        "hm",
-        "hmm",
-        "hmmm",
-        "mm",
-        "mmm",
-        "mhm",
-        "mmhm",
-        "mmhmm",
-        "um",
-        "umm",
-        "uh",
-        "uhh",
-        "uhhuh",
-        "ah",
-        "oh",
-        "huh",
-        "yeah",
-    )
-    + ("嗯", "啊", "哦", "噢", "喔", "唔", "呃", "对", "對", "是")
-)
+_FILLER: Final = re.compile(r"h?m+|mhm+|u[hm]+|ah+|oh+|huh|yeah|[嗯啊哦噢喔唔呃对對是]")
 """Short sounds of a listener; the model is unsure of them by nature."""
 
 _INVENTED: Final = frozenset(
@@ -128,7 +107,7 @@ def is_speech(text: str, score: float, no_speech: float) -> bool:
     words = units(text)
     if not words:
         return False
-    if all(word.replace("-", "") in _FILLERS for word in words):
+    if all(_FILLER.fullmatch(word) for word in words):
         return True
     if score < _HOPELESS or (no_speech > _NO_SPEECH and score < _UNSURE):
         return False

@@ -1,0 +1,140 @@
+"""What may import what, where private names of other projects may be touched, and how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from ..kit.repository import FOLDERS, IMPORT_ROOT, ROOT, Import, Module, files, imports, modules, project
+
+MAY_IMPORT = {
+    "engines": {"engines"},
+    "tools": {"tools"},
+    "plugin": {"plugin", "engines", "tools"},
+    "trt_builds": {"trt_builds", "engines"},
+    "demo_room": {"demo_room", "plugin", "tools", "engines"},
+}
+
+ADAPTERS: dict[str, str] = {}
+"""The files that may touch a private name of another project, each with the project it adapts."""
+
+LONGEST_FILE = 500
+
+
+def ours(found: Import) -> str | None:
+    """The package folder that an import reaches, or ``None`` for one of another project."""
+    parts = found.target.split(".")
+    if parts[0] != IMPORT_ROOT:
+        return None
+    if len(parts) > 1:
+        return parts[1]
+    return found.name
+
+
+def test_every_folder_has_a_row_in_the_table() -> None:
+    assert set(MAY_IMPORT) == set(FOLDERS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_what_lies_below_it(folder: str) -> None:
+    wrong = [
+        f"{module.path}:{found.line} imports {found.target}"
+        for module in modules()
+        if module.folder == folder
+        for found in imports(module)
+        if (reached := ours(found)) is not None and reached not in MAY_IMPORT[folder]
+    ]
+    assert not wrong
+
+
+def test_packages_import_each_other_relatively_and_never_the_tests() -> None:
+    absolute = {IMPORT_ROOT, "tests", "benchmarks", *FOLDERS}
+    wrong = [
+        f"{module.path}:{found.line} imports {found.target}"
+        for module in modules()
+        for found in imports(module)
+        if not found.relative and found.target.split(".")[0] in absolute
+    ]
+    assert not wrong
+
+
+def own_private_names() -> set[str]:
+    """Every name with one leading underscore that our own packages define."""
+    names: set[str] = set()
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node.value) == "self"
+            ):
+                names.add(node.attr)
+    return {name for name in names if is_private(name)}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def foreign_private_names(module: Module, own: set[str]) -> Iterator[str]:
+    """Uses of a private name that no package of ours defines, as ``file:line name``."""
+    for found in imports(module):
+        if ours(found) is None and any(is_private(part) for part in (*found.target.split("."), found.name or "")):
+            yield f"{module.path}:{found.line} {found.target} {found.name or ''}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+            yield f"{module.path}:{node.lineno} {ast.unparse(node)}"
+
+
+def test_private_names_of_other_projects_stay_in_their_adapter() -> None:
+    own = own_private_names()
+    wrong = [
+        use
+        for module in modules()
+        if module.path.as_posix() not in ADAPTERS
+        for use in foreign_private_names(module, own)
+    ]
+    assert not wrong
+
+
+def test_an_adapter_is_there_for_a_private_name() -> None:
+    own = own_private_names()
+    needed = {module.path.as_posix() for module in modules() if any(foreign_private_names(module, own))}
+    assert set(ADAPTERS) <= needed, "take off the list what touches nothing private any more"
+
+
+def test_every_package_folder_is_listed_for_the_wheel() -> None:
+    there = {".".join((IMPORT_ROOT, *module.package)) for module in modules()}
+    assert sorted(project()["tool"]["setuptools"]["packages"]) == sorted(there)
+
+
+def test_every_package_folder_has_an_init() -> None:
+    inits = {module.package for module in modules() if module.path.name == "__init__.py"}
+    assert {module.package for module in modules()} == inits
+
+
+def test_entry_points_lead_somewhere() -> None:
+    known = {module.name for module in modules()}
+    groups: dict[str, dict[str, str]] = project()["project"]["entry-points"]
+    targets = [
+        *project()["project"]["scripts"].values(),
+        *(value for group in groups.values() for value in group.values()),
+    ]
+    missing = [target for target in targets if target.split(":")[0] not in known]
+    assert not missing
+
+
+def test_a_file_says_one_thing() -> None:
+    long = [
+        f"{path} has {lines} lines"
+        for path in files()
+        if path.suffix in {".py", ".js", ".css"} and path.parts[:2] != ("tests", "kits")
+        if (lines := (ROOT / path).read_text(encoding="utf-8").count("\n")) > LONGEST_FILE
+    ]
+    assert not long

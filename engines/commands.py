@@ -1,0 +1,190 @@
+"""The commands ``venus models pull|list|verify`` and ``venus doctor``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Annotated, Protocol, TypeVar, cast
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from .doctor import EngineVerdict, Report, diagnose, gather
+from .store import ModelsSettings, Store
+from .store import fetching as store_fetching
+from .store.errors import mega
+
+M = TypeVar("M", bound=BaseModel)
+
+PLAIN_EVERY_S = 5.0
+"""How often a pull says how far it is where there is no terminal."""
+
+
+class Sections(Protocol):
+    """Where a command gets its section of the settings from: ``context.obj``."""
+
+    def section(self, model: type[M]) -> M: ...
+
+
+app = typer.Typer()
+models = typer.Typer(no_args_is_help=True, help="The model files: fetch, list, check.")
+app.add_typer(models, name="models")
+
+
+def _store(context: typer.Context) -> Store:
+    sections = cast(Sections | None, context.obj)
+    return Store(ModelsSettings() if sections is None else sections.section(ModelsSettings))
+
+
+@models.command()
+def pull(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Files, or whisper-base; all that is needed if none.")
+    ] = None,
+    optional: Annotated[bool, typer.Option("--all", help="Also all optional files.")] = False,
+) -> None:
+    """Fetch what is missing, check it, and make it ready; run it again after a break to go on."""
+    store = _store(context)
+    wanted = list(names or ())
+    if optional:
+        wanted = [entry.name for entry in (*store.manifest.fetched, *store.manifest.derived)]
+    with shown_progress(Console(stderr=True)) as progress:
+        done = store.pull(wanted, progress)
+    typer.echo(f"{len(done)} model files fetched or made" if done else "All model files are there.")
+
+
+@models.command("list")
+def list_files(context: typer.Context) -> None:
+    """Say which model files there are, whether they are here, and under which licence."""
+    table = Table("file", "size", "state", "licence", "for", box=None, pad_edge=False)
+    table.columns[0].overflow = "fold"
+    for one in _store(context).status():
+        state = "optional" if one.optional and one.state == "missing" else one.state
+        size = "" if one.size is None else mega(one.size)
+        table.add_row(one.name, size, f"[{_COLOURS[state]}]{state}[/]", one.licence, one.use)
+    Console().print(table)
+
+
+@models.command()
+def verify(context: typer.Context, names: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Read every model file that is here and compare its SHA-256; exit code 1 when one is corrupt or missing."""
+    bad = 0
+    console = Console()
+    for one in _store(context).verify(names or ()):
+        if one.state == "missing" and one.optional and not names:
+            continue
+        bad += one.state != "ready"
+        console.print(f"[{_COLOURS[one.state]}]{one.state:8}[/] {one.name}", highlight=False)
+    if bad:
+        typer.echo(f"{bad} files are not what they should be; run: venus models pull", err=True)
+        raise typer.Exit(1)
+
+
+_COLOURS = {
+    "ready": "green", "unchecked": "yellow", "missing": "red", "corrupt": "red", "optional": "dim",
+    "ok": "green", "warning": "yellow", "problem": "red",
+}  # fmt: skip
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole report as JSON.")] = False,
+) -> None:
+    """Say what is installed, which engine can run, and why not; exit code 1 when none can."""
+    report = diagnose(gather(_store(context)))
+    if as_json:
+        typer.echo(report.model_dump_json(indent=2))
+    else:
+        _show(report, Console())
+    if not report.can_run:
+        raise typer.Exit(1)
+
+
+def _show(report: Report, console: Console) -> None:
+    checks = Table(box=None, show_header=False, pad_edge=False)
+    fine = [check for check in report.checks if check.kind == "model" and check.grade == "ok"]
+    for check in report.checks:
+        if check not in fine:
+            detail = escape(check.detail) + (f"  [bold]→ {escape(check.remedy)}[/]" if check.remedy else "")
+            checks.add_row(f"[{_COLOURS[check.grade]}]{check.grade}[/]", check.subject, detail)
+    checks.add_row("[green]ok[/]", "models", f"{len(fine)} files there or optional; venus models list shows each")
+    console.print(checks)
+    for engine in report.engines:
+        console.print()
+        _show_engine(engine, console)
+
+
+def _show_engine(engine: EngineVerdict, console: Console) -> None:
+    speaks = f"[green]can run[/], speaks {' and '.join(engine.languages)}" if engine.can_run else "[red]cannot run[/]"
+    console.print(f"[bold]engine {engine.name}[/] {speaks}", highlight=False)
+    pieces = Table(box=None, show_header=False, pad_edge=False)
+    for piece in engine.pieces:
+        in_use = piece.in_use or "nothing"
+        grade = "problem" if piece.in_use is None else "warning" if piece.fallback else "ok"
+        why = "" if piece.why is None else escape(f"{piece.why}  → {piece.remedy}" if piece.remedy else piece.why)
+        pieces.add_row(
+            "  " + piece.name, f"[{_COLOURS[grade]}]{in_use}{' (fallback)' if piece.fallback else ''}[/]", why
+        )
+    console.print(pieces)
+
+
+# -- progress -------------------------------------------------------------------------------------------------------
+
+
+class _Bar:
+    """A progress bar on a terminal."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("models", total=None)
+
+    def update(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(escape(text), highlight=False)
+
+
+class PlainLines:
+    """A line now and then, where there is no terminal."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._lock = Lock()
+        self._next_s = clock() + PLAIN_EVERY_S
+
+    def update(self, done: int, total: int) -> None:
+        with self._lock:
+            if self._clock() < self._next_s:
+                return
+            self._next_s = self._clock() + PLAIN_EVERY_S
+        self._write(f"{mega(done)} of {mega(total)}")
+
+    def say(self, text: str) -> None:
+        self._write(text)
+
+
+@contextmanager
+def shown_progress(console: Console) -> Generator[store_fetching.Progress]:
+    """Progress of a pull, as fits what ``console`` writes to."""
+    if not console.is_terminal:
+        yield PlainLines(lambda text: typer.echo(text, err=True))
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar)

@@ -346,6 +346,7 @@ class Conductor:
             return False
         done = now.utterance.complete and now.utterance.heard >= now.utterance.samples
         if done or (now.utterance.complete and self._ear.now_ms > self._plays_until_ms + PLAYED_SLACK_MS):
+            self._dialogue.ended(now.utterance)
             self._now, self._answered = None, None
             self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
             return False
@@ -391,8 +392,8 @@ class Conductor:
         self._working -= 1
         if finished.error:
             self._emit(Trouble(self._ear.now_ms, "reply.failed", finished.error))
-        now.utterance.complete = True
-        self._dialogue.wrote(now.utterance, finished.text)
+        now.utterance.complete, now.utterance.written = True, finished.text
+        self._dialogue.wrote(now.utterance)
         if not now.audible and not now.kept:
             self._nothing_said(now)
         elif now.due:

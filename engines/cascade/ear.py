@@ -31,7 +31,7 @@ FLOOR_MARGIN = 2.0
 class SpeechProbability(Protocol):
     """A streaming voice detector: takes any number of samples, gives one probability per complete 32 ms window."""
 
-    def feed(self, samples: FloatPcm) -> list[float]: ...
+    def push(self, samples: FloatPcm) -> list[float]: ...
 
     def reset(self) -> None: ...
 
@@ -147,7 +147,7 @@ class Ear:
 
     def _speech(self, audio: FloatPcm) -> bool:
         began = False
-        for probability in self._detector.feed(audio):
+        for probability in self._detector.push(audio):
             self._judged_ms += WINDOW_MS
             if probability >= (OFF if self._speaking else ON):
                 self._windows_on += 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..base import EngineError, Int16Pcm, Language
-from .clauses import ClauseCutter
+from .clauses import ClauseCutter, ClauseOptions
 from .parts import Message, ReplyModel, Voice
 from .spoken import spoken
 
@@ -60,12 +60,12 @@ class Reply:
         voice_name: str | None,
         post: Callable[[Piece | Finished], None],
         *,
-        first_chars: int,
+        options: ClauseOptions,
         pause_for_voice: bool,
     ) -> None:
         self.generation = generation
         self._voice, self._voice_name, self._post = voice, voice_name, post
-        self._first_chars, self._pause = first_chars, pause_for_voice
+        self._options, self._pause = options, pause_for_voice
         self._clauses: queue.SimpleQueue[tuple[str, Language] | None] = queue.SimpleQueue()
         self._first_voiced = threading.Event()
         self._cancelled = False
@@ -100,13 +100,13 @@ class Reply:
             self._clauses.put(None)
 
     def _write_fixed(self, script: Script) -> None:
-        cutter = ClauseCutter(script.language, first_chars=self._first_chars)
+        cutter = ClauseCutter(script.language, self._options)
         self._text.append(script.text)
         for clause in [*cutter.feed(script.text), cutter.finish()]:
             self._hand_over(clause, script.language)
 
     def _write_generated(self, script: Script, model: ReplyModel, slot: int, max_tokens: int) -> None:
-        cutter = ClauseCutter(script.language, first_chars=self._first_chars)
+        cutter = ClauseCutter(script.language, self._options)
         tokens = 0
         handed_over = 0
 

@@ -32,13 +32,13 @@ INBOX = 4096
 LONGEST_TEXT = 4000
 """Characters of typed text or of a line to say."""
 
-Build = Callable[[Callable[[EngineEvent], None], Workers], Conductor]
+Build = Callable[[Callable[[EngineEvent], None], Workers, Callable[[Report], None]], Conductor]
 
 
 class CascadeSession(EngineSession):
     """One conversation with the cascade.
 
-    ``build`` makes the conductor from the event sink and the workers; ``workers`` makes the workers from the sink of their
+    ``build`` makes the conductor from the event sink, the workers and the sink of their reports; ``workers`` makes the workers from the sink of their
     reports; ``closed`` is called once when the session is over.
     """
 
@@ -64,7 +64,7 @@ class CascadeSession(EngineSession):
         self._close_once = threading.Lock()
         self._closing = False
         self._workers = workers(self._post)
-        self._conductor = build(self._emit, self._workers)
+        self._conductor = build(self._emit, self._workers, self._post)
         self._thread = threading.Thread(target=self._run, name="venus-conductor", daemon=True)
         self._thread.start()
 

@@ -29,6 +29,8 @@ class Utterance:
     samples: int = 0
     heard: int = 0
     spans: list[Span] = field(default_factory=list[Span])
+    written: str = ""
+    """All of its text, once the model has written it."""
     complete: bool = False
     """Nothing more will be voiced."""
     yielded: bool = False

@@ -12,7 +12,7 @@ class Scripted:
     def __init__(self) -> None:
         self._rest = np.zeros(0, np.float32)
 
-    def feed(self, samples: FloatPcm) -> list[float]:
+    def push(self, samples: FloatPcm) -> list[float]:
         rest = np.concatenate([self._rest, samples])
         count = len(rest) // 512
         self._rest = rest[count * 512 :]

@@ -1,0 +1,145 @@
+"""The wheel that users get: what is in it, and that every module of it imports in an empty environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from ..kit.repository import FOLDERS, IMPORT_ROOT, ROOT, files, modules, project
+
+pytestmark = pytest.mark.wheel
+
+UV = Path(sys.executable).with_name("uv")
+FULL_SUPPORT = ("3.11", "3.12")
+MAY_NEED_LOCAL = (f"{IMPORT_ROOT}.engines.cascade.", f"{IMPORT_ROOT}.engines.store.kokoro_graph")
+"""Only modules that begin like this may ask for the ``local`` extra."""
+
+IMPORT_EACH = """
+import importlib, json, sys
+failed = {}
+for name in json.load(sys.stdin):
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        failed[name] = [type(error).__name__, str(error)]
+print(json.dumps(failed))
+"""
+
+Failures = dict[str, tuple[str, str]]
+"""Modules that did not import: the error's class and its message."""
+
+
+def run(*command: str | Path, cwd: Path | None = None, stdin: str = "", timeout_s: float = 300) -> str:
+    """The standard output of a command; the test fails with all that it said when the command does."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COV"))}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=plain,
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return done.stdout
+
+
+@cache
+def find_python(version: str) -> Path | None:
+    """An interpreter of that version: on the PATH, or one of pyenv's that is not switched on."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    named = shutil.which(f"python{version}")
+    candidates = [*([Path(named)] if named else []), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]
+    for candidate in candidates:
+        says = subprocess.run([candidate, "--version"], text=True, capture_output=True, timeout=60, check=False)
+        if says.returncode == 0 and says.stdout.startswith(f"Python {version}."):
+            return candidate
+    return None
+
+
+def need_python(version: str) -> Path:
+    """The interpreter; without it the test is skipped on a developer's machine and fails where changes are judged."""
+    if found := find_python(version):
+        return found
+    message = f"Python {version} is not on this machine"
+    if os.environ.get("CI"):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of what git has, so that nothing that lies about gets in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for path in files():
+        if path.parts[0] in (*FOLDERS, "pyproject.toml", "LICENSE", "README.md"):
+            (source / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, source / path)
+    run(UV, "build", "--wheel", "--no-build-isolation", "--out-dir", folder, "--python", sys.executable, source)
+    return next(folder.glob("*.whl"))
+
+
+class EmptyEnvironment:
+    """A virtual environment with the wheel and what it depends on, at the locked versions, and nothing else."""
+
+    def __init__(self, folder: Path, python: Path, wheel: Path, extra: str) -> None:
+        self.folder = folder
+        self.python = folder / "environment" / "bin" / "python"
+        run(UV, "venv", "--quiet", "--python", python, self.python.parents[1], cwd=folder)
+        wanted = f"realtime-venus{extra} @ {wheel.as_uri()}"
+        lock = ROOT / "requirements" / "local.lock"
+        run(UV, "pip", "install", "--quiet", "--python", self.python, "--constraint", lock, wanted, cwd=folder)
+
+    def import_each(self, names: Sequence[str]) -> Failures:
+        """Import the modules one after the other, away from the checkout."""
+        said = run(self.python, "-I", "-W", "ignore", "-c", IMPORT_EACH, cwd=self.folder, stdin=json.dumps(names))
+        return cast(Failures, json.loads(said))
+
+    def venus(self, *arguments: str) -> str:
+        return run(self.python.with_name("venus"), *arguments, cwd=self.folder)
+
+
+def every_module() -> Sequence[str]:
+    return sorted(module.name for module in modules())
+
+
+def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    shipped = {name for name in names if ".dist-info/" not in name}
+    tracked = {f"{IMPORT_ROOT}/{path.as_posix()}" for path in files() if path.parts[0] in FOLDERS}
+    assert shipped == tracked
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.parametrize("version", FULL_SUPPORT)
+def test_every_module_imports_with_the_local_extra(version: str, wheel: Path, tmp_path: Path) -> None:
+    environment = EmptyEnvironment(tmp_path, need_python(version), wheel, "[local]")
+    assert environment.import_each(every_module()) == {}
+    assert project()["project"]["version"] in environment.venus("version")
+
+
+def test_without_an_extra_its_modules_say_what_to_install(wheel: Path, tmp_path: Path) -> None:
+    environment = EmptyEnvironment(tmp_path, need_python(FULL_SUPPORT[0]), wheel, "")
+    failed = environment.import_each(every_module())
+    assert failed, "no module needs the local extra any more: make it part of the core"
+    assert not [name for name in failed if not name.startswith(MAY_NEED_LOCAL)]
+    for name, (kind, message) in failed.items():
+        assert kind == "MissingExtra", f"{name}: {kind}: {message}"
+        assert "pip install 'realtime-venus[local]'" in message
+    assert project()["project"]["version"] in environment.venus("version")
+    assert json.loads(environment.venus("doctor", "--json"))

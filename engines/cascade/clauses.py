@@ -53,6 +53,10 @@ _EN_HANG: Final = word_set(
     "the a an to of with and or but for in on at my your his her its our their this that these those um uh so because "
     "which if from then as by than very more most is are was were be been not no i you he she it we they some any"
 )
+_EN_NUMBERS: Final = word_set(
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion point minus half"
+)
 _ABBREVIATIONS: Final = word_set(
     "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave blvd al "
     "a.m p.m e.g i.e u.s u.k cf est min max tel jan feb mar apr jun jul aug sep sept oct nov dec"
@@ -61,6 +65,7 @@ _ZH_PUNCTUATION: Final = frozenset("，。！？；：、…")
 _ZH_STOP: Final = frozenset("。！？；…")
 _ZH_CLITIC: Final = frozenset("的了吗呢吧啊呀嘛们着过得地里上下中边儿")
 _ZH_HANG: Final = frozenset("把被在从给对向和跟与及或是很最更太不没也都就还而但因为如果虽然为以让使比按用")
+_ZH_HANG_END: Final = frozenset("在得给对向把被和跟与是于到成")
 _ZH_NUMERAL: Final = frozenset("零〇一二两三四五六七八九十百千万亿点第")
 _CLOSERS: Final = frozenset("”’」』）)]】》\"'")
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
@@ -233,7 +238,7 @@ def _soft_english(words: list[re.Match[str]], number: int, most: int) -> bool:
     """Whether a clause may end before word ``number`` although there is no punctuation."""
     before = words[number - 1].group().lower()
     word = words[number].group().lower().strip("*`\"'")
-    if before in _EN_HANG or any(character.isdigit() for character in before + word):
+    if before in _EN_HANG or before in _EN_NUMBERS or any(character.isdigit() for character in before + word):
         return number >= most + 4
     return word in _EN_BREAK or number >= most
 
@@ -322,7 +327,8 @@ def _soft_chinese(text: str, start: int, guard: _Guard, weights: list[float], mo
         if length < 2 or not guard.allows(at) or _splits(text[at - 1], text[at]):
             continue
         fair = at
-        if text[at] not in _ZH_CLITIC and word not in _ZH_HANG:
+        hangs = word in _ZH_HANG or word[-1] in _ZH_HANG_END
+        if not hangs and text[at] not in _ZH_CLITIC and not text[at].isdigit():
             good = at
     return good or fair
 

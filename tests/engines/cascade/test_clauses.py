@@ -39,11 +39,9 @@ def cut_tokens(text: str, language: Language) -> list[str]:
     ("text", "first"),
     [
         ("The Pacific is the largest ocean, and it covers a third of the Earth.", "The Pacific is the largest ocean,"),
-        ("Yes, you can do that with a spoon. Then wait.", "Yes, you can do that "),
-        (
-            "Leonardo da Vinci painted the Mona Lisa in Florence around 1503.",
-            "Leonardo da Vinci painted the Mona Lisa ",
-        ),
+        ("Yes, you can do that for them with a spoon.", "Yes, you can do that "),
+        ("There are one hundred and twenty minutes in two hours.", "There are one hundred and twenty minutes "),
+        ("Leonardo painted the Mona Lisa in Florence around 1503.", "Leonardo painted the Mona Lisa "),
         ("Sure! I will tell you about it.", "Sure!"),
         ("Pi is 3.14159 and it never ends at all.", "Pi is 3.14159 and it never ends "),
         ("It costs 1,000 dollars. Not cheap.", "It costs 1,000 dollars."),
@@ -57,7 +55,7 @@ def cut_tokens(text: str, language: Language) -> list[str]:
         ("(laughs, then sighs) Hello there, my friend.", "(laughs, then sighs) Hello there,"),
         ("1. First item\n2. Second item", "1. First item\n"),
         ("- apples and pears\n- plums", "- apples and pears\n"),
-        ('He said "Stop!" to them. They stopped.', 'He said "Stop!" '),
+        ('He said "Stop!" to them. They stopped.', 'He said "Stop!"'),
         ("The U.S. is large. So is Canada.", "The U.S. is large."),
         ("It is about 25 percent of the total.", "It is about 25 percent "),
     ],

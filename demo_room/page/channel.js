@@ -1,0 +1,56 @@
+// The data channel "events": one JSON object per message, long ones in pieces, and signs of life both ways.
+
+const PING_MS = 2000;
+
+export class EventChannel {
+  #channel;
+  #onMessage;
+  #pieces = new Map();
+  #pinged = 0;
+  heardAt = performance.now();
+
+  constructor(channel, onMessage) {
+    this.#channel = channel;
+    this.#onMessage = onMessage;
+    channel.addEventListener("message", ({ data }) => this.#receive(data));
+  }
+
+  get open() {
+    return this.#channel.readyState === "open";
+  }
+
+  send(message) {
+    if (!this.open) return false;
+    this.#channel.send(JSON.stringify(message));
+    return true;
+  }
+
+  // Call it often; it pings when it is time.
+  tick(now) {
+    if (now - this.#pinged < PING_MS) return;
+    this.#pinged = now;
+    this.send({ type: "ping" });
+  }
+
+  #receive(data) {
+    this.heardAt = performance.now();
+    let message;
+    try {
+      message = JSON.parse(data);
+    } catch {
+      return;
+    }
+    if (message.type === "ping") this.send({ type: "pong" });
+    else if (message.type === "chunk") this.#join(message);
+    else if (message.type !== "pong") this.#onMessage(message);
+  }
+
+  #join({ id, index, count, data }) {
+    const pieces = this.#pieces.get(id) ?? [];
+    pieces[index] = data;
+    this.#pieces.set(id, pieces);
+    if (pieces.filter((piece) => piece !== undefined).length < count) return;
+    this.#pieces.delete(id);
+    this.#onMessage(JSON.parse(pieces.join("")));
+  }
+}

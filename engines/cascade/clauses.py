@@ -54,8 +54,8 @@ _EN_HANG: Final = word_set(
     "which if from then as by than very more most is are was were be been not no i you he she it we they some any"
 )
 _EN_NUMBERS: Final = word_set(
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-    "nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion point minus half"
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion point minus half"
 )
 _ABBREVIATIONS: Final = word_set(
     "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave blvd al "

@@ -39,7 +39,7 @@ def cut_tokens(text: str, language: Language) -> list[str]:
     ("text", "first"),
     [
         ("The Pacific is the largest ocean, and it covers a third of the Earth.", "The Pacific is the largest ocean,"),
-        ("Yes, you can do that for them with a spoon.", "Yes, you can do that "),
+        ("Yes, you can do that for them with a spoon.", "Yes, you can do that for them "),
         ("There are one hundred and twenty minutes in two hours.", "There are one hundred and twenty minutes "),
         ("Leonardo painted the Mona Lisa in Florence around 1503.", "Leonardo painted the Mona Lisa "),
         ("Sure! I will tell you about it.", "Sure!"),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sees to it that there is a Chromium for the browser tests.
 set -eu
-for name in "${VENUS_CHROMIUM:-chromium}" chromium chromium-browser google-chrome; do
+for name in "${CHROMIUM:-chromium}" chromium chromium-browser google-chrome; do
     if command -v "$name" >/dev/null 2>&1; then exit 0; fi
 done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
@@ -11,5 +11,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     exit 0
 fi
 echo "The browser tests need Chromium.  On Debian and Ubuntu:  sudo apt-get install chromium" >&2
-echo "Elsewhere name one:  VENUS_CHROMIUM=/path/to/chrome make test      Or leave them out:  make test BROWSER=no" >&2
+echo "Elsewhere name one:  CHROMIUM=/path/to/chrome make test      Or leave them out:  make test BROWSER=no" >&2
 exit 1

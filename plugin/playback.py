@@ -232,6 +232,11 @@ class Playback:
         return line.heard if line is not None else 0
 
     @property
+    def urgent(self) -> bool:
+        """Whether something began or ended since the last :meth:`drain`, rather than just going on."""
+        return any(isinstance(item, Resolved) or item.first == 0 for item in self._news)
+
+    @property
     def queued_samples(self) -> int:
         """Samples that wait to be handed over."""
         return sum(line.queued for line in self._lines)

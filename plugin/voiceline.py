@@ -108,9 +108,9 @@ class VoiceLine:
             return 0  # the utterance's own beginning is nearer than any pause
         else:
             block = int(np.argmin(energy))
-        return min(
-            position, first + offset + (block + 1) * BLOCK if block == blocks - 1 else first + offset + block * BLOCK
-        )
+        if block == blocks - 1:
+            return position  # cut in a pause: nothing to say again
+        return first + offset + block * BLOCK
 
     # -- the ledger --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,78 @@
+"""What the documents say is true: their code runs, their settings, files and commands exist, the twins agree."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import soundfile
+from pydantic import BaseModel
+from realtime_venus.plugin.settings import load_sections
+
+from ..kit.kits import KIT_HZ, stem
+from ..kit.repository import ROOT, files
+
+DOCUMENTS = tuple(path for path in files() if path.suffix == ".md" and path.parts[0] != "tests")
+READMES = (Path("README.md"), Path("README.zh.md"))
+CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+VARIABLE = re.compile(r"\bVENUS_([A-Z0-9_]+)\b")
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)|<img[^>]* src=\"(?!https?://)([^\"]+)\"")
+
+
+def code_of(readme: Path) -> str:
+    """The one block of Python in a README."""
+    blocks: list[str] = CODE.findall((ROOT / readme).read_text(encoding="utf-8"))
+    assert len(blocks) == 1, f"{readme} has {len(blocks)} blocks of Python"
+    return blocks[0]
+
+
+def commands_of(text: str) -> list[str]:
+    """The lines of the shell blocks, without their comments."""
+    return [line.split("#")[0].strip() for block in SHELL.findall(text) for line in block.splitlines()]
+
+
+@pytest.mark.models
+def test_the_code_in_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soundfile.write(tmp_path / "question.wav", stem("en_turn_taking_01"), KIT_HZ)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code_of(READMES[0]), "README.md", "exec"), {"__name__": "__main__"})
+    answer, _ = soundfile.read(tmp_path / "answer.wav")
+    assert abs(answer).max() > 0.01, "nothing was said"
+
+
+def test_both_readmes_show_the_same_code_and_commands() -> None:
+    english, chinese = ((ROOT / readme).read_text(encoding="utf-8") for readme in READMES)
+    assert code_of(READMES[0]) == code_of(READMES[1])
+    assert commands_of(english) == commands_of(chinese)
+    assert VARIABLE.findall(english) == VARIABLE.findall(chinese)
+
+
+def has(model: type[BaseModel], path: list[str]) -> bool:
+    """Whether a setting of that path exists in a section."""
+    field = model.model_fields.get(path[0])
+    if field is None:
+        return False
+    kind: object = field.annotation
+    if len(path) > 1 and isinstance(kind, type) and issubclass(kind, BaseModel):
+        return has(kind, path[1:])
+    return len(path) == 1
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_settings_in_the_documents_exist(document: Path) -> None:
+    sections = load_sections()
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = {name for name in VARIABLE.findall(text) if name not in {"CONFIG", "LIVE"}}
+    paths = [name.lower().split("__") for name in named if name.strip("_")]
+    unknown = [path for path in paths if path[0] not in sections or not has(sections[path[0]], path[1:])]
+    assert not unknown
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    targets = [a or b for a, b in LINK.findall(text)]
+    missing = [target for target in targets if not (ROOT / document.parent / target).exists()]
+    assert not missing

@@ -25,7 +25,7 @@ def rows() -> list[tuple[str, str]]:
 
 
 @cache
-def tests_in(path: str) -> frozenset[str]:
+def names_in(path: str) -> frozenset[str]:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"), path)
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(node.name for node in functions if node.name.startswith("test_"))
@@ -37,4 +37,4 @@ def test_a_promise_stands_beside_its_test(promise: str, where: str) -> None:
     assert named, f"no test locks: {promise}"
     for path, name in named:
         assert (ROOT / path).is_file(), path
-        assert name in tests_in(path), f"{path} has no {name}"
+        assert name in names_in(path), f"{path} has no {name}"

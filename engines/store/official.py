@@ -89,7 +89,7 @@ class OfficialFetcher:
 
         thread = Thread(target=ask, name="venus-probe", daemon=True)
         thread.start()
-        thread.join(self._connect_timeout_s)
+        thread.join(1.5 * self._connect_timeout_s)  # so that only a name that is not found leaves the thread behind
         return found[0] if found else f"no answer within {self._connect_timeout_s:g} s"
 
 

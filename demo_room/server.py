@@ -169,13 +169,11 @@ class RoomServer:
     async def _close(self, request: web.Request) -> web.Response:
         """For ``navigator.sendBeacon``, which knows neither DELETE nor headers."""
         body = await _read(request, _CloseBody)
-        return await self._end(body.token)
+        await self.conversations.end(body.token, "left")
+        return web.Response(status=204)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        return await self._end(request.match_info["token"])
-
-    async def _end(self, token: str) -> web.Response:
-        if not await self.conversations.end(token, "left"):
+        if not await self.conversations.end(request.match_info["token"], "left"):
             raise Refusal(404, "gone", "this session has ended already")
         return web.Response(status=204)
 

@@ -14,6 +14,7 @@ import { TimelineView } from "./timeline-view.js";
 const $ = (id) => document.getElementById(id);
 const NO_MICROPHONE = "none";
 const THEMES = ["auto", "light", "dark"];
+const KEYBOARD = matchMedia("(hover: hover) and (pointer: fine)").matches;
 const preferences = loadPreferences();
 
 let info = null;
@@ -25,6 +26,7 @@ let timeline = new Timeline();
 let listener = new ListenerLatency();
 let key = "";
 let failure = null;
+let fatal = null;
 
 const captions = new Captions($("captions"), $("captions-empty"), $("announcer"));
 const view = new TimelineView($("timeline"));
@@ -53,7 +55,7 @@ function show(state) {
   for (const id of ["typed", "send"]) $(id).disabled = !connected || !info?.can_type;
   $("typed").placeholder = t("typePlaceholder");
   $("captions-empty").textContent = t(connected ? "emptyCall" : "emptyIdle");
-  $("hint").textContent = state === "loading" ? loadingHint() : t(connected ? "hint_keyboard" : "hint_idle");
+  $("hint").textContent = state === "loading" ? loadingHint() : connected ? (KEYBOARD ? t("hint_keyboard") : "") : t("hint_idle");
 }
 
 function showCallState() {
@@ -131,6 +133,7 @@ async function start(withMicrophone) {
     watchDevice(stream);
     await fillMicrophones(stream.getAudioTracks()[0]?.getSettings().deviceId);
   }
+  fatal = null;
   captions.clear();
   timeline = new Timeline();
   listener = new ListenerLatency();
@@ -177,7 +180,8 @@ function over(of, error) {
   sound.listenToMicrophone(null);
   sound.listenToVenus(null);
   pending.microphone = pending.venus = 0;
-  trouble(error);
+  trouble(fatal ?? error);
+  fatal = null;
   show("idle");
   refreshInfo();
 }
@@ -203,7 +207,9 @@ function onEvent(event) {
       if (heard !== null) $("latency-listener").textContent = seconds(heard);
     }, 600);
   } else if (event.type === "trouble") {
-    trouble({ code: event.code, message: event.message });
+    const error = { code: event.code, message: event.message };
+    if (event.fatal) fatal = error;
+    trouble(error);
   } else if (event.type === "session.started") {
     $("recording").hidden = !event.recording;
   }

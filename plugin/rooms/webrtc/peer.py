@@ -216,7 +216,7 @@ class Peer:
             return
         self._channel = channel
         channel.on("message", self._on_message)
-        channel.on("close", lambda: self._end("the page closed the channel"))
+        channel.on("close", lambda: self._end("channel_closed"))
         self._message_s = self._now()
         if self._state is PeerState.NEGOTIATED:
             self._state = PeerState.CONNECTED
@@ -224,7 +224,7 @@ class Peer:
 
     def _on_state(self) -> None:
         if self._connection.connectionState in ("failed", "closed"):
-            self._end("the connection " + ("failed" if self._connection.connectionState == "failed" else "was closed"))
+            self._end(self._connection.connectionState)
 
     def _on_message(self, message: str | bytes) -> None:
         self._message_s = self._now()
@@ -242,7 +242,7 @@ class Peer:
             case Pong():
                 pass
             case Bye():
-                self._end("the page left", leaving=True)
+                self._end("left", leaving=True)
             case AckRtp(rtp=rtp):
                 number = self._track.frame_played(rtp)
                 if number is None:
@@ -296,11 +296,11 @@ class Peer:
             now = self._now()
             alive = self._message_s is not None and (self._audio_s is not None or not self._expects_audio)
             if not alive and now - began > options.media_deadline_s:
-                self._end("no media")
+                self._end("no_media")
                 return
             signs = [s for s in (self._message_s, self._audio_s) if s is not None]
             if signs and now - max(signs) > options.silence_s:
-                self._end("no sign of life")
+                self._end("silent")
                 return
             if now - last_ping >= options.heartbeat_s:
                 last_ping = now

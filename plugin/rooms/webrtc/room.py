@@ -91,7 +91,7 @@ class WebRtcRoom:
         self._commanded = asyncio.Event()
         self._acknowledged = -1
         self._peer: Peer | None = None
-        self._resume = ""
+        self._resume = secrets.token_urlsafe(24)
         self._microphone = False
         self._closed = asyncio.Event()
         self._reason = ""
@@ -138,7 +138,7 @@ class WebRtcRoom:
             await self._commanded.wait()
 
     async def close(self) -> None:
-        await self.leave("the room was closed")
+        await self.leave("closed")
 
     # -- beyond MediaRoom -------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class WebRtcRoom:
 
     @property
     def reason(self) -> str:
-        """Why the room was left; empty while it is open."""
+        """Why the room was left, as a code (``left``, ``page_gone``, ``no_page``...); empty while it is open."""
         return self._reason
 
     @property
@@ -176,8 +176,8 @@ class WebRtcRoom:
     async def accept(self, offer_sdp: str, resume: str = "") -> Answer:
         """Connect a page by its offer.
 
-        Raises :class:`AlreadyConnected` while a page is here, unless ``resume`` is the key of the last answer: then the
-        new connection takes the place of the old one.  Raises ``OfferRefused`` and :class:`RoomClosed`.
+        Raises :class:`AlreadyConnected` while a page is here, unless ``resume`` is the key of an earlier answer: then
+        the new connection takes the place of the old one.  Raises ``OfferRefused`` and :class:`RoomClosed`.
         """
         if self.closed:
             raise RoomClosed("this session has ended; start a new one")
@@ -188,7 +188,7 @@ class WebRtcRoom:
         self._peer = peer
         self._alone_since = None
         if old is not None:
-            await old.close("replaced by a new connection")
+            await old.close("replaced")
         try:
             sdp = await peer.answer(offer_sdp)
         except OfferRefused:
@@ -198,7 +198,6 @@ class WebRtcRoom:
         if self.closed:
             await peer.close(self._reason)
             raise RoomClosed("this session has ended; start a new one")
-        self._resume = secrets.token_urlsafe(24)
         return Answer(sdp, self._resume)
 
     async def leave(self, reason: str) -> None:
@@ -209,7 +208,7 @@ class WebRtcRoom:
         await asyncio.wait([self._closing])
 
     def _may_resume(self, resume: str) -> bool:
-        return bool(self._resume) and compare_digest(resume.encode(), self._resume.encode())
+        return compare_digest(resume.encode(), self._resume.encode())
 
     async def _close(self) -> None:
         self._closed.set()
@@ -231,7 +230,7 @@ class WebRtcRoom:
                 self._audio.fill(now, lost=last is not None)
             limit = self._options.grace_s if self._joined else self._options.join_s
             if self._alone_since is not None and now - self._alone_since > limit:
-                reason = "the page did not come back" if self._joined else "no page joined"
+                reason = "page_gone" if self._joined else "no_page"
                 self._closing = self._closing or asyncio.create_task(self._close(), name="webrtc-room-close")
                 self._reason = self._reason or reason
                 return

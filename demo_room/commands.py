@@ -1,0 +1,146 @@
+"""The command ``venus demo``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import webbrowser
+from collections.abc import Callable
+from typing import Annotated, Protocol, TypeVar, cast
+
+import typer
+from pydantic import BaseModel, ValidationError
+from rich.console import Console
+
+from ..engines import catalog
+from ..engines.base import Engine, SessionOptions, VenusError
+from ..engines.cascade.settings import CascadeSettings
+from ..engines.commands import shown_progress
+from ..engines.store import ModelsSettings, Store
+from ..engines.store import fetching as store_fetching
+from ..engines.store.errors import PullCancelled
+from ..plugin.rooms.base import MediaRoom
+from ..plugin.session import Session, SessionSettings
+from .demo import serve
+from .host import EngineHost, Progress
+from .settings import RoomSettings
+
+M = TypeVar("M", bound=BaseModel)
+
+app = typer.Typer()
+
+
+class Sections(Protocol):
+    """Where a command gets its section of the settings from: ``context.obj``."""
+
+    def section(self, model: type[M]) -> M: ...
+
+
+class _Defaults:
+    def section(self, model: type[M]) -> M:
+        return model()
+
+
+@app.command()
+def demo(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (VENUS_ROOM__HOST).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one (VENUS_ROOM__PORT).")] = None,
+    engine: Annotated[str, typer.Option(help=f"Who talks: {', '.join(catalog.NAMES)}.")] = "cascade",
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """Talk to Venus in the browser; fetches the voice models when they are missing."""
+    sections = cast(Sections, context.obj or _Defaults())
+    room = overridden(sections.section(RoomSettings), host=host, port=port)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    asyncio.run(_demo(sections, room, engine, open_browser=open_browser))
+
+
+def overridden(settings: RoomSettings, **values: object) -> RoomSettings:
+    """``settings`` with the options of the command line.  Raises :class:`VenusError`."""
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return RoomSettings.model_validate({**dict(settings), **given})
+    except ValidationError as error:
+        raise VenusError("; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())) from None
+
+
+async def _demo(sections: Sections, room: RoomSettings, engine: str, *, open_browser: bool) -> None:
+    models = sections.section(ModelsSettings)
+    session = sections.section(SessionSettings)
+    stop = asyncio.Event()
+    preparation = _Preparation(engine, sections.section(CascadeSettings), models)
+
+    async def converse(media: MediaRoom, made: Engine, options: SessionOptions) -> None:
+        await Session(media, made, options, session).run()
+
+    def interrupted() -> None:
+        preparation.cancel()
+        stop.set()
+        # A second signal ends the process the hard way.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted)
+    await serve(
+        room,
+        EngineHost(engine, preparation, converse),
+        stop,
+        lambda line: typer.echo(line),
+        cache_dir=models.cache_dir,
+        recording=session.record,
+        ready=_open if open_browser else lambda address: None,
+    )
+
+
+def _open(address: str) -> None:
+    # Some browsers are started in the foreground; nothing must wait for them.
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True, name="open-browser").start()
+
+
+class _Preparation:
+    """Fetches what is missing, then makes the engine."""
+
+    def __init__(self, name: str, settings: CascadeSettings, models: ModelsSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._models = models
+        self._cancelled = threading.Event()
+
+    async def __call__(self, report: Callable[[Progress], None]) -> Engine:
+        # Made first, so that an unknown name or a missing package is said before a gigabyte is fetched.
+        engine = catalog.create(self._name, self._settings, self._models)
+        await asyncio.to_thread(self._pull, report)
+        return engine
+
+    def cancel(self) -> None:
+        """Let a pull that is under way stop at its next block."""
+        self._cancelled.set()
+
+    def _pull(self, report: Callable[[Progress], None]) -> None:
+        with shown_progress(Console(stderr=True)) as progress:
+            Store(self._models).pull(progress=_Both(progress, report, self._cancelled))
+
+
+class _Both:
+    """Progress on the terminal and on the page; also where a pull learns that it is no longer wanted."""
+
+    def __init__(
+        self, terminal: store_fetching.Progress, report: Callable[[Progress], None], cancelled: threading.Event
+    ) -> None:
+        self._terminal = terminal
+        self._report = report
+        self._cancelled = cancelled
+
+    def update(self, done: int, total: int) -> None:
+        if self._cancelled.is_set():
+            raise PullCancelled
+        self._terminal.update(done, total)
+        self._report(Progress("pulling", done / total if total else None))
+
+    def say(self, text: str) -> None:
+        self._terminal.say(text)

@@ -1,0 +1,76 @@
+"""The demo from start to end: listen, load, say where, serve until told to stop, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from ..engines.base import VenusError
+from . import tls
+from .conversations import Conversations
+from .host import EngineHost, HostState
+from .server import RoomServer, listening
+from .settings import RoomSettings
+from .tokens import Door
+
+Say = Callable[[str], None]
+
+
+async def serve(
+    settings: RoomSettings,
+    host: EngineHost,
+    stop: asyncio.Event,
+    say: Say,
+    *,
+    cache_dir: Path,
+    recording: bool = False,
+    ready: Say = lambda address: None,
+) -> None:
+    """Serve until ``stop`` is set.  ``say`` gets lines for the terminal, ``ready`` the address once it can answer.
+
+    Raises ``PortInUse`` before anything is loaded, and ``VenusError`` when the engine cannot be loaded.
+    """
+    key = None if settings.key is None else settings.key.get_secret_value()
+    conversations = Conversations(host, settings.webrtc(), settings.max_sessions)
+    door = Door(key, asyncio.get_running_loop().time)
+    server = RoomServer(settings, host, conversations, door, recording)
+    try:
+        async with listening(server.app(), settings, _context(settings, cache_dir, say)) as address:
+            host.start()
+            say(f"The page is at {address}; Venus is waking up")
+            await _first(host.wait_loaded(), stop.wait())
+            if host.state is HostState.FAILED:
+                raise VenusError(host.error)
+            if not stop.is_set():
+                say(f"Venus is ready at {address}")
+                ready(address)
+                await stop.wait()
+            say("Venus is going")
+    finally:
+        await host.close()
+
+
+def _context(settings: RoomSettings, cache_dir: Path, say: Say) -> ssl.SSLContext | None:
+    if not settings.https:
+        return None
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        return tls.context(tls.given(settings.tls_cert, settings.tls_key))
+    certificate = tls.self_signed(settings.host, cache_dir / "tls")
+    say(
+        "The browser will warn of a certificate that Venus made herself; "
+        f"compare its SHA-256 fingerprint before you go on:\n  {certificate.fingerprint}"
+    )
+    return tls.context(certificate)
+
+
+async def _first(*waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

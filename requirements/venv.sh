@@ -30,7 +30,8 @@ if [ ! -d .venv ]; then
         if suitable "$candidate"; then chosen=$candidate; break; fi
     done
     if [ -z "$chosen" ]; then
-        echo "Realtime-Venus needs Python 3.11, 3.12 or 3.13; '${PYTHON:-python3}' is $("${PYTHON:-python3}" --version 2>&1 || true)." >&2
+        found=$("${PYTHON:-python3}" --version 2>/dev/null) || found="not there"
+        echo "Realtime-Venus needs Python 3.11, 3.12 or 3.13; '${PYTHON:-python3}' is $found." >&2
         echo "Install one of them and name it:  make PYTHON=/path/to/python3.12 ..." >&2
         exit 1
     fi

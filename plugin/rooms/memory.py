@@ -1,7 +1,7 @@
 """A room without a network: audio from memory goes in, what the agent says is collected on the same clock.
 
-In real time it follows the event loop's clock (virtual in tests).  In fast mode the session drives it: asking for the next
-chunk lets exactly that chunk's time pass, playout included.
+In real time it follows the event loop's clock (virtual in tests).  In fast mode the session drives it: asking for the
+next chunk lets exactly that chunk's time pass, playout included.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class MemoryRoom:
         self._step = 0  # of 20 ms
         self._reported = -1
         self._last_busy = -1  # last step in which the agent sounded or was about to
+        self._busy = False
         self._spoke_since_user = True
         self.published: list[dict[str, Any]] = []
         self.dropped_commands = 0
@@ -129,11 +130,8 @@ class MemoryRoom:
         self.published.append(event)
         if event["type"] == "user.speech":
             self._spoke_since_user = False
-        elif event["type"] == "agent.state" and event["state"] != "listening":
-            self._last_busy = self._step
-            self._busy = True
         elif event["type"] == "agent.state":
-            self._busy = False
+            self._busy = event["state"] != "listening"
 
     async def commands(self) -> AsyncIterator[Command]:
         """Scheduled commands and reports of playback."""
@@ -153,8 +151,6 @@ class MemoryRoom:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    _busy = False
-
     def _goes_on(self) -> bool:
         if self._step * CHUNK_SAMPLES < len(self._audio):
             return True
@@ -164,7 +160,7 @@ class MemoryRoom:
         if self._busy:
             return True
         if self._spoke_since_user:
-            return (self._step - max(self._last_busy, ended)) * _STEP_S < self._options.quiet_s
+            return self._last_busy >= 0 and (self._step - self._last_busy) * _STEP_S < self._options.quiet_s
         return (self._step - ended) * _STEP_S < self._options.answer_wait_s
 
     def _chunk(self, position: int) -> FloatPcm:

@@ -35,7 +35,7 @@ from .latency import LatencyMeter
 from .overlap import Output, OverlapControl
 from .settings import SessionSettings
 from .watchdog import Watchdog
-from .words import Span, heard_text
+from .words import Span, heard_text, join_words
 
 _REMEMBERED_IDS = 512
 
@@ -300,7 +300,7 @@ class SessionCore:
         ended = ev.UtteranceEnded(
             at_ms=item.at_ms,
             utterance_id=item.utterance_id,
-            heard_text=heard_text(utterance.spans, item.heard),
+            heard_text=_heard_text(utterance, item),
             heard_samples=item.heard,
             total_samples=item.total,
             interrupted=item.flushed,
@@ -361,6 +361,12 @@ class SessionCore:
             return []
         self._state = state
         return [Emit(ev.AgentState(at_ms=now.ms, state=state))]
+
+
+def _heard_text(utterance: _Utterance, item: Resolved) -> str:
+    if item.flushed:
+        return heard_text(utterance.spans, item.heard)
+    return join_words(span.text for span in utterance.spans)  # spans may be estimates that reach past the end
 
 
 def _user_text(event: base.Heard) -> ev.UserText:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -27,8 +27,13 @@ def heard_text(spans: Sequence[Span], heard: int) -> str:
         elif span.first < heard:
             share = (heard - span.first) / (span.end - span.first)
             parts.append(_whole_words(span.text, int(len(span.text) * share)))
+    return join_words(parts)
+
+
+def join_words(parts: Iterable[str]) -> str:
+    """Pieces of speech as one text: a space between words where neither piece brings one, none between characters."""
     text = ""
-    for part in filter(None, (part.strip("\n") for part in parts)):
+    for part in filter(None, parts):
         joint = bool(text) and not text[-1].isspace() and not part[0].isspace()
         text += " " + part if joint and _spaced(text[-1]) and _spaced(part[0]) else part
     return text.strip()

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Literal
 
 import numpy as np
-
 from realtime_venus.engines.base import (
     INPUT_HZ,
     OUTPUT_HZ,

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer, so that minutes pass in milliseconds and always in the same way."""
+"""An event loop whose clock jumps to the next timer: minutes pass in milliseconds, and always in the same way."""
 
 from __future__ import annotations
 

@@ -1,0 +1,175 @@
+"""A recording through the whole runtime: what the agent says to it, when, and what of it was heard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import soundfile
+import soxr
+
+from ..engines.base import INPUT_HZ, OUTPUT_HZ, Engine, FloatPcm, Int16Pcm, SessionOptions, VenusError
+from .rooms.memory import MemoryRoom, MemoryRoomOptions
+from .session import Session, SessionSettings
+from .session.words import join_words
+from .timeline import Timeline, TimelineEvent, events, to_line
+from .timeline.wav import WavWriter
+
+AGENT_FILE = "agent.wav"
+TIMELINE_FILE = "timeline.jsonl"
+TRANSCRIPT_FILE = "transcript.json"
+FILES = (AGENT_FILE, TIMELINE_FILE, TRANSCRIPT_FILE)
+_ACK_EVERY_MS = 40
+_UNKNOWN_SIZES = (0, 0xFFFFFFFF)
+"""What programs that stream a WAV write where its length belongs."""
+
+
+class BadAudio(VenusError):
+    """A file is no usable recording; the message says why."""
+
+
+class _Resample(Protocol):
+    def __call__(self, x: FloatPcm, in_rate: float, out_rate: float) -> FloatPcm: ...
+
+
+class _Read(Protocol):
+    def __call__(self, file: str, *, dtype: str, always_2d: bool) -> tuple[FloatPcm, int]: ...
+
+
+_resample = cast("_Resample", soxr.resample)
+_read = cast("_Read", soundfile.read)
+
+
+def read_audio(path: Path) -> FloatPcm:
+    """Read any file that libsndfile can, as mono float32 at 16 kHz in [-1, 1].  Raises :class:`BadAudio`."""
+    if not path.is_file():
+        raise BadAudio(f"{path} is no file.")
+    if path.stat().st_size == 0:
+        raise BadAudio(f"{path} is empty.")
+    if _is_truncated_riff(path):
+        raise BadAudio(f"{path} is cut off: it is shorter than its own header says. Copy it again.")
+    try:
+        samples, rate_hz = _read(str(path), dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError as error:
+        raise BadAudio(f"{path} cannot be read as audio: {error}. It may be cut off or of an unknown kind.") from error
+    if len(samples) == 0:
+        raise BadAudio(f"{path} holds no audio.")
+    if not np.isfinite(samples).all():
+        raise BadAudio(f"{path} holds values that are no numbers.")
+    mono = samples.mean(axis=1, dtype=np.float32)
+    if rate_hz != INPUT_HZ:
+        mono = _resample(mono, rate_hz, INPUT_HZ)
+    return np.clip(mono, -1.0, 1.0).astype(np.float32)
+
+
+def _is_truncated_riff(path: Path) -> bool:
+    """libsndfile reads a cut WAV without a word, so its header is compared with the file here."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    if len(head) < 8 or head[:4] != b"RIFF":
+        return False
+    said = int.from_bytes(head[4:], "little")
+    return said not in _UNKNOWN_SIZES and said + 8 > path.stat().st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a conversation with a recording gave.  ``agent`` is ``int16[n]`` at 24 kHz on the recording's clock."""
+
+    agent: Int16Pcm
+    timeline: Timeline
+    transcript: dict[str, Any]
+
+
+async def converse(
+    audio: FloatPcm,
+    engine: Engine,
+    options: SessionOptions,
+    settings: SessionSettings,
+    *,
+    tail_s: float = 15.0,
+) -> Outcome:
+    """Feed ``audio`` (mono float32, 16 kHz) to a session with a loaded ``engine``; in real time unless options say fast.
+
+    A session that failed on the way gives what there is; see :func:`failure`.
+    """
+    room = MemoryRoom(audio, options=MemoryRoomOptions(fast=options.fast, ack_every_ms=_ACK_EVERY_MS, tail_s=tail_s))
+    session = Session(room, engine, options, settings)
+    await session.run()
+    return Outcome(room.agent_audio, session.timeline, transcript(session.timeline.events))
+
+
+def write(outcome: Outcome, folder: Path) -> None:
+    """Write ``agent.wav``, ``timeline.jsonl`` and ``transcript.json``, replacing older ones.  Raises ``OSError``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wav = WavWriter(folder / AGENT_FILE, OUTPUT_HZ)
+    try:
+        wav.write(outcome.agent)
+    finally:
+        wav.close()
+    lines = (to_line(entry) + "\n" for entry in outcome.timeline.entries)
+    (folder / TIMELINE_FILE).write_text("".join(lines), encoding="utf-8")
+    text = json.dumps(outcome.transcript, ensure_ascii=False, indent=1)
+    (folder / TRANSCRIPT_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def failure(outcome: Outcome) -> str | None:
+    """Why the conversation could not be finished, or ``None``."""
+    fatal = [item for item in outcome.timeline.events if isinstance(item, events.TroubleEvent) and item.fatal]
+    return fatal[-1].message if fatal else None
+
+
+@dataclass(slots=True)
+class _Said:
+    text: str = ""
+    start_ms: int | None = None
+    latency: events.Latency | None = None
+    pieces: list[str] = field(default_factory=list[str])
+
+
+def transcript(happened: Sequence[TimelineEvent]) -> dict[str, Any]:
+    """The turns of both sides in order of their beginning, with what was said, what of it was heard, and when.
+
+    Latencies are there only where the timeline has them (never in fast mode).
+    """
+    turns: list[dict[str, Any]] = []
+    said: dict[str, _Said] = {}
+    for item in happened:
+        match item:
+            case events.UserText(final=True):
+                turn = {"speaker": item.speaker, "start_ms": item.start_ms, "end_ms": item.end_ms, "text": item.text}
+                turns.append({**turn, "language": item.language, "typed": item.typed})
+            case events.AgentText():
+                said.setdefault(item.utterance_id, _Said()).pieces.append(item.text)
+            case events.Playout(state="sent"):
+                utterance = said.setdefault(item.utterance_id, _Said())
+                utterance.start_ms = item.at_ms if utterance.start_ms is None else utterance.start_ms
+            case events.Latency():
+                said.setdefault(item.utterance_id, _Said()).latency = item
+            case events.UtteranceEnded():
+                turns.append(_agent_turn(item, said.pop(item.utterance_id, _Said())))
+            case _:
+                pass
+    turns.sort(key=lambda turn: int(turn["start_ms"]))
+    return {"turns": turns}
+
+
+def _agent_turn(ended: events.UtteranceEnded, said: _Said) -> dict[str, Any]:
+    turn: dict[str, Any] = {
+        "speaker": "agent",
+        "start_ms": ended.at_ms if said.start_ms is None else said.start_ms,
+        "end_ms": ended.at_ms,
+        "text": join_words(said.pieces).strip(),
+        "heard": ended.heard_text,
+        "heard_ms": ended.heard_samples * 1000 // OUTPUT_HZ,
+        "interrupted": ended.interrupted,
+    }
+    if said.latency is not None:
+        turn["latency_ms"] = said.latency.edge_ms
+        if said.latency.opener_ms is not None:
+            turn["opener_ms"] = said.latency.opener_ms
+    return turn

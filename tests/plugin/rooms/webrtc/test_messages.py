@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from realtime_venus.engines.base import Changes, Language
+from realtime_venus.plugin.rooms.base import Configure, Interrupt, Say, TypeText
+from realtime_venus.plugin.rooms.webrtc.messages import (
+    MAX_BYTES,
+    AckRtp,
+    BadMessage,
+    Bye,
+    Incoming,
+    Ping,
+    Pong,
+    pack,
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "meaning"),
+    [
+        ({"type": "ping"}, Ping(type="ping")),
+        ({"type": "pong"}, Pong(type="pong")),
+        ({"type": "bye"}, Bye(type="bye")),
+        ({"type": "ack", "rtp": 2**32 - 1}, AckRtp(type="ack", rtp=2**32 - 1)),
+        ({"type": "type", "text": "你好"}, TypeText("你好")),
+        ({"type": "say", "text": "hello"}, Say("hello")),
+        ({"type": "interrupt"}, Interrupt()),
+        ({"type": "configure", "language": "zh"}, Configure(Changes(language=Language.ZH))),
+        ({"type": "configure", "language": "auto", "voice": "v"}, Configure(Changes(language="auto", voice="v"))),
+    ],
+)
+def test_every_message_has_its_meaning(message: dict[str, Any], meaning: Incoming) -> None:
+    assert parse(json.dumps(message)) == meaning
+    assert parse(json.dumps(message).encode()) == meaning
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "null",
+        "[]",
+        "{",
+        '"ping"',
+        '{"type": "unknown"}',
+        '{"type": "ack"}',
+        '{"type": "ack", "rtp": -1}',
+        '{"type": "ack", "rtp": 4294967296}',
+        '{"type": "ack", "rtp": "1; drop"}',
+        '{"type": "type", "text": ""}',
+        '{"type": "type", "text": 5}',
+        '{"type": "configure", "language": "fr"}',
+        '{"type": "ping", "more": 1}',
+        '{"type": "type", "text": "' + "a" * 4001 + '"}',
+        '{"type": "say", "text": "' + "a" * MAX_BYTES + '"}',
+    ],
+)
+def test_what_means_nothing_is_refused(message: str) -> None:
+    with pytest.raises(BadMessage):
+        parse(message)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_do_anything_but_parse_or_be_refused(raw: bytes) -> None:
+    with contextlib.suppress(BadMessage):
+        parse(raw)
+
+
+def test_short_events_are_one_message() -> None:
+    assert [json.loads(message) for message in pack({"type": "latency", "edge_ms": 5}, 1)] == [
+        {"type": "latency", "edge_ms": 5}
+    ]
+
+
+@given(st.text(alphabet=st.sampled_from('a"\\\n你😀'), min_size=1, max_size=40), st.integers(100, 2000))
+def test_long_events_travel_in_pieces_below_the_limit(text: str, times: int) -> None:
+    event = {"type": "agent.text", "text": text * times}
+    messages = pack(event, 9)
+    assert all(len(message.encode()) <= MAX_BYTES for message in messages)
+    if len(messages) > 1:
+        pieces = [json.loads(message) for message in messages]
+        assert [(p["type"], p["id"], p["index"], p["count"]) for p in pieces] == [
+            ("chunk", 9, index, len(pieces)) for index in range(len(pieces))
+        ]
+        assert json.loads("".join(piece["data"] for piece in pieces)) == event

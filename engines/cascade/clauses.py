@@ -43,6 +43,8 @@ class ClauseOptions(BaseModel):
     """A bold span, bracket or inline code longer than this is not kept whole."""
     link_chars: int = Field(default=400, ge=20)
     """The same for a link and its address."""
+    most_chars: int = Field(default=2000, ge=200)
+    """A reply that gives no place to cut (a code block, a word without end) is cut after so many characters anyway."""
 
 
 _EN_BREAK: Final = word_set(
@@ -125,9 +127,8 @@ class ClauseCutter:
             return 0
         guard = _Guard(text, self._options.protected_chars, self._options.link_chars)
         limits = _Limits(self._first, self._options)
-        if self._is_chinese(text):
-            return _cut_chinese(text, start, guard, limits)
-        return _cut_english(text, start, guard, limits)
+        cut = (_cut_chinese if self._is_chinese(text) else _cut_english)(text, start, guard, limits)
+        return cut or (len(text) if len(text) >= self._options.most_chars else 0)
 
     def _is_chinese(self, text: str) -> bool:
         head = text[:60]

@@ -23,14 +23,21 @@ def spoken(text: str, language: Language) -> str:
     other language stay as they are, set off by a space.
     """
     words = _WORDS[language]
-    text = _without_markup(text, words)
-    text = read_chinese(text) if language is Language.ZH else read_english(text)
+    read = read_chinese if language is Language.ZH else read_english
+    text = "".join(read(stretch) for stretch in _stretches(_without_markup(text, words)))
     text = re.sub(r"\s+", " ", text)
     text = re.sub(r" +([,.;:!?，。！？；：、）])", r"\1", text)
     text = _LEADING.sub("", text).strip()
     return text if any(character.isalnum() for character in text) else ""
 
 
+def _stretches(text: str) -> list[str]:
+    """``text`` in stretches of a few hundred characters: the rules look far ahead, so their cost must stay bounded."""
+    most = f".{{1,{_STRETCH}}}"
+    return re.findall(rf"{most}(?:[。！？；，]|[.!?;,]\s|\Z)|{most}\s|{most}", text, re.DOTALL)
+
+
+_STRETCH: Final = 300
 _LEADING: Final = re.compile(
     r"^[\s,.;:!?，。！？；：、)）\]】”’」』…*_~|\-–—]+(?![\d.])|^[\s,;:!?，。！？；：、)）\]】”’」』…*_~|]+"
 )
@@ -100,6 +107,7 @@ _SQUARE: Final = re.compile(r"\[[^\[\]\n]{0,60}\]|【[^【】\n]{0,30}】")
 
 
 def _without_markup(text: str, words: _Words) -> str:
+    text = re.sub(r"[^\S\n]+", " ", text)
     text = _PRIVATE.sub(" ", text)
     text = _CHAT_TOKEN.sub(" ", text)
     text = _FENCE.sub(f" {words.code} ", text)

@@ -124,6 +124,7 @@ _OPERAND: Final = rf"\(?[-−]?{_NUMBER}%?\)?"
 _RULES: Final[list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]]] = [
     (re.compile("[\u2010\u2011\u2012]"), "-"),
     (re.compile(r"−(?=\d)"), "-"),
+    (re.compile(r"\d{17,}"), lambda m: _digits(m.group())),
     (re.compile(rf"(?<![\w.]){_OPERAND}(?:{_OPERATION}{_OPERAND})+\s*=\s*-?(?:{_NUMBER}|\?)?"), _equation),
     (re.compile(rf"(?<![\w.]){_NUMBER}(?:\s+[*+/−–]\s+|\s*[×÷]\s*){_NUMBER}(?![\w/])"), _equation),
     (re.compile(r"\bUS\$(?=\d)"), "$"),

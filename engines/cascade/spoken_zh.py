@@ -280,6 +280,7 @@ _ALL_UNITS: Final = f"{_alternatives(_PER)}|{_alternatives(_UNITS)}"
 _SIGN_OF_MONEY: Final = _alternatives(_MONEY_BEFORE)
 _CODE_NAMES: Final = "号码?|编码|密码|口令|单号|验证码|邮编|代码|尾号|卡号|账号|编号|航班|车次|车牌"
 _RULES: Final[list[tuple[re.Pattern[str], str | Callable[[Match], str]]]] = [
+    (re.compile(rf"\d{{{_LONGEST + 1},}}"), lambda m: digits(m.group())),
     (re.compile(r"(?<=\d:\d\d)\s?[-–—~～]\s?(?=\d{1,2}:\d\d)"), "到"),
     (
         re.compile(rf"{_NOT_IN_NUMBER}({_NUMBER})\s?[×xX*]\s?10\^(-?\d{{1,3}})(?:\s?({_ALL_UNITS})(?![A-Za-z²³/]))?"),

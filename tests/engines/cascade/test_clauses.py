@@ -130,6 +130,12 @@ def test_a_span_that_never_closes_does_not_hold_the_reply_back() -> None:
     assert len(cut("（" + "一句话又一句话，" * 20, ZH, 3)) > 5
 
 
+@pytest.mark.parametrize("text", ["x" * 5000, "1" * 5000, "```" + "a b. " * 1000, "[" * 5000])
+def test_nothing_is_held_back_without_end(text: str) -> None:
+    options = ClauseOptions(most_chars=300)
+    assert all(len(clause) <= 350 for clause in cut(text, EN, 50, options))
+
+
 @pytest.mark.parametrize(
     "whole",
     [

@@ -81,6 +81,16 @@ def test_chinese_markup(written: str, said: str) -> None:
     assert spoken(written, ZH) == said
 
 
+def test_long_texts_are_read_whole() -> None:
+    assert spoken("It is 5 m. " * 200, EN) == ("It is 5 meters. " * 200).strip()
+    assert spoken("有5km。" * 300, ZH) == "有五公里。" * 300
+
+
+def test_endless_digits_are_read_one_by_one() -> None:
+    assert spoken("1" * 40, ZH) == "一" * 40
+    assert spoken("1" * 40, EN) == " ".join("1" * 40)
+
+
 pieces = st.lists(
     st.one_of(
         st.text(max_size=8),

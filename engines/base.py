@@ -1,12 +1,12 @@
 """The contract between the runtime and whatever decides and speaks.
 
 Input and output are two streams, because speech outlives the unit that caused it and overlap is the normal case.
-An :class:`Engine` owns what its sessions share (weights, worker threads); an :class:`EngineSession` is one conversation.
-Every input method of a session is synchronous, thread-safe and returns at once: the work happens on the engine's threads
-and comes back through :meth:`EngineSession.events`.
+An :class:`Engine` owns what its sessions share (weights, worker threads); an :class:`EngineSession` is one
+conversation. Every input method of a session is synchronous, thread-safe and returns at once: the work happens on the
+engine's threads and comes back through :meth:`EngineSession.events`.
 
-Times are media milliseconds since the session began (samples define time, never the wall clock).  Audio into an engine is
-mono float32 in [-1, 1] at :data:`INPUT_HZ`; audio out is mono int16 at :data:`OUTPUT_HZ`.
+Times are media milliseconds since the session began (samples define time, never the wall clock).  Audio into an
+engine is mono float32 in [-1, 1] at :data:`INPUT_HZ`; audio out is mono int16 at :data:`OUTPUT_HZ`.
 """
 
 from __future__ import annotations
@@ -180,7 +180,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """A stretch of the agent's voice: ``pcm`` is ``int16[n]`` at 24 kHz and starts at ``first_sample`` of the utterance.
+    """A stretch of the agent's voice: ``pcm`` is ``int16[n]`` at 24 kHz and starts at ``first_sample`` of the
+    utterance.
 
     ``opener`` marks speech that was prepared beforehand and is not yet the answer itself.
     """
@@ -354,7 +355,9 @@ class EngineSession(ABC):
 
     @abstractmethod
     def events(self) -> AsyncIterator[EngineEvent]:
-        """The one ordered output stream; ends after :meth:`close` or a fatal :class:`Trouble`.  May be asked for once."""
+        """The one ordered output stream; ends after :meth:`close` or a fatal :class:`Trouble`.  May be asked for
+        once.
+        """
 
     @abstractmethod
     async def close(self) -> None:

@@ -270,9 +270,7 @@ class Conductor:
                     self._end_performance(cut=True)
                 case Partial():
                     start_ms = max(0, self._ear.sound().start_ms)
-                    self._emit(
-                        Heard(self._ear.now_ms, action.text, start_ms, action.end_ms, False, action.language)
-                    )
+                    self._emit(Heard(self._ear.now_ms, action.text, start_ms, action.end_ms, False, action.language))
                 case TurnOver():
                     self._turn_over(action)
                 case Segment():

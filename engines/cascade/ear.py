@@ -1,7 +1,8 @@
 """What the engine hears of the user: level, speech, and the audio of the turn in progress.
 
-Two detectors look at the same samples.  The level of 20 ms frames against a decaying peak tells within 40 ms that sound has
-stopped, and starts work early; Silero's speech probability (32 ms windows) tells whether it was speech at all.
+Two detectors look at the same samples.  The level of 20 ms frames against a decaying peak tells within 40 ms that
+sound has stopped, and starts work early; Silero's speech probability (32 ms windows) tells whether it was speech at
+all.
 """
 
 from __future__ import annotations

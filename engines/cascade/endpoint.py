@@ -1,10 +1,10 @@
 """When the user's turn is over, and what is computed before that is certain: a pure core, events in, actions out.
 
-While the user speaks, partial transcripts are made and run through the language model.  At the first quiet (40 ms) a final
-transcript is begun and the reply is generated on it, as a speculation.  The turn ends when its sound (Smart Turn) and its
-words agree and enough silence has passed; what is enough depends on how complete the words are.  Sound that comes back
-before that throws the speculation away.  The reply becomes audible only when the turn is over *and* its first clause is
-voiced, so a patient rule costs nothing while the reply is still being made.
+While the user speaks, partial transcripts are made and run through the language model.  At the first quiet (40 ms) a
+final transcript is begun and the reply is generated on it, as a speculation.  The turn ends when its sound (Smart
+Turn) and its words agree and enough silence has passed; what is enough depends on how complete the words are.  Sound
+that comes back before that throws the speculation away.  The reply becomes audible only when the turn is over *and*
+its first clause is voiced, so a patient rule costs nothing while the reply is still being made.
 """
 
 from __future__ import annotations
@@ -204,8 +204,10 @@ class Endpoint:
     def _came_back(self, sound: Sound) -> bool:
         """Whether speech went on after words were taken as final (a gap inside the turn)."""
         last = max(sound.last_speech_ms, 0)
-        return (self._speculated is not None or self._over) and sound.speaking and (
-            sound.began or min(last, sound.last_sound_ms) > self._covered_ms + COVER_MS
+        return (
+            (self._speculated is not None or self._over)
+            and sound.speaking
+            and (sound.began or min(last, sound.last_sound_ms) > self._covered_ms + COVER_MS)
         )
 
     def _went_on(self, sound: Sound) -> list[Action]:

@@ -55,7 +55,9 @@ class ReplyModel(Protocol):
     """A language model with a cached prompt prefix per slot (one slot a session).  One call per slot at a time."""
 
     def prefill(self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool]) -> None:
-        """Run the prompt through the model, the last message left open, so that a longer one finds its prefix cached."""
+        """Run the prompt through the model, the last message left open, so that a longer one finds its prefix
+        cached.
+        """
         ...
 
     def generate(
@@ -85,12 +87,18 @@ class Voiced:
 class Voice(Protocol):
     """Text to speech in one or more languages."""
 
-    languages: tuple[Language, ...]
-    names: tuple[str, ...]
-    """Names of the voices, the default first."""
+    @property
+    def languages(self) -> tuple[Language, ...]: ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the voices, the default first."""
+        ...
 
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
-        """Speak a clause (already in spoken form); yields pieces as soon as they exist.  Closing the iterator cancels."""
+        """Speak a clause (already in spoken form); yields pieces as soon as they exist.  Closing the iterator
+        cancels.
+        """
         ...
 
 

@@ -1,8 +1,8 @@
 """One reply: from the user's words to voiced clauses, on two worker threads, cancellable at any moment.
 
-The language model's text is cut into clauses as it comes; each clause is brought into spoken form and voiced while the model
-goes on.  For a voice that needs both cores (Kokoro) the model stops after the first clause and goes on once that clause is
-voiced: running both at once delays the first sound by 0.2 s (measured in the spike).
+The language model's text is cut into clauses as it comes; each clause is brought into spoken form and voiced while
+the model goes on.  For a voice that needs both cores (Kokoro) the model stops after the first clause and goes on once
+that clause is voiced: running both at once delays the first sound by 0.2 s (measured in the spike).
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Script:
 
 
 class Reply:
-    """A reply in the making.  ``post`` is called from worker threads with each :class:`Piece` and one :class:`Finished`."""
+    """A reply in the making.  ``post`` is called from worker threads with each :class:`Piece` and one
+    :class:`Finished`.
+    """
 
     def __init__(
         self,
@@ -107,29 +109,28 @@ class Reply:
 
     def _write_generated(self, script: Script, model: ReplyModel, slot: int, max_tokens: int) -> None:
         cutter = ClauseCutter(script.language, self._options)
-        tokens = 0
-        handed_over = 0
+        clauses = 0
 
         def on_text(piece: str) -> bool:
-            nonlocal tokens, handed_over
+            nonlocal clauses
             if self._cancelled:
                 return True
-            tokens += 1
             self._text.append(piece)
+            before = clauses
             for clause in cutter.feed(piece):
                 self._hand_over(clause, script.language)
-                handed_over += 1
-                if handed_over == 1 and self._pause:
-                    return True
-            return False
+                clauses += 1
+            return self._pause and before == 0 and clauses > 0
+
+        def paused() -> bool:
+            return self._pause and clauses > 0 and not self._cancelled
 
         model.generate(slot, script.messages, on_text, max_tokens=max_tokens)
-        if self._pause and handed_over == 1 and not self._cancelled:
+        if paused():
             self._first_voiced.wait(VOICED_DEADLINE_S)
-            if not self._cancelled and tokens < max_tokens:
-                model.generate(
-                    slot, script.messages, on_text, max_tokens=max_tokens - tokens, prefix="".join(self._text)
-                )
+            left = max_tokens - len(self._text)
+            if not self._cancelled and left > 0:
+                model.generate(slot, script.messages, on_text, max_tokens=left, prefix="".join(self._text))
         self._hand_over(cutter.finish(), script.language)
 
     def _hand_over(self, clause: str, language: Language) -> None:

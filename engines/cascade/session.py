@@ -38,8 +38,8 @@ Build = Callable[[Callable[[EngineEvent], None], Workers, Callable[[Report], Non
 class CascadeSession(EngineSession):
     """One conversation with the cascade.
 
-    ``build`` makes the conductor from the event sink, the workers and the sink of their reports; ``workers`` makes the workers from the sink of their
-    reports; ``closed`` is called once when the session is over.
+    ``build`` makes the conductor from the event sink, the workers and the sink of their reports; ``workers`` makes
+    the workers from the sink of their reports; ``closed`` is called once when the session is over.
     """
 
     def __init__(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from ..base import OUTPUT_HZ, Language
 
 PER_CHARACTER = {Language.EN: OUTPUT_HZ // 14, Language.ZH: OUTPUT_HZ // 5}
-"""Samples a character takes, roughly: the span of a clause before all of it is voiced (measured on both default voices)."""
+"""Samples a character takes, roughly: the span of a clause before all of it is voiced (measured on both default
+voices).
+"""
 
 
 @dataclass(slots=True)

@@ -76,9 +76,7 @@ class Workers:
         self._speaker = ThreadPoolExecutor(1, "venus-voice")
         self._newest_wanted = 0
 
-    def recognise(
-        self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None
-    ) -> None:
+    def recognise(self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None) -> None:
         """Transcribe; a partial transcript is dropped when a later final one is asked for meanwhile."""
         if purpose is not Purpose.PARTIAL:
             self._newest_wanted = job
@@ -132,9 +130,7 @@ class Workers:
         for pool in pools:
             pool.shutdown(wait=True)
 
-    def _start(
-        self, pool: ThreadPoolExecutor, name: str, work: Callable[[], None], reply: Reply | None = None
-    ) -> None:
+    def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], None], reply: Reply | None = None) -> None:
         def report(done: Future[None]) -> None:
             error = None if done.cancelled() else done.exception()
             if error is not None:

@@ -1,0 +1,119 @@
+"""Loading the cascade's models from the store: side by side, warmed, with what falls back when something is short."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from ..base import EngineError, Language
+from ..silero import SileroModel
+from ..store.store import Store
+from .asr import WhisperRecogniser
+from .clauses import warm_up
+from .engine import Parts
+from .facts import local_clock
+from .llm import LlamaOptions, LlamaReplyModel, choose_model
+from .prompt import Brief, opening
+from .router import Embedder, Head
+from .settings import CascadeSettings
+from .tts.hibari import HibariVoice
+from .tts.kokoro import KokoroVoice
+from .tts.voices import VoiceBook, VoiceEntry
+from .turn_detector import SmartTurn
+
+_log = logging.getLogger(__name__)
+
+_GGUF = {
+    "1.5b": "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    "0.5b": "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+}
+_STYLES = "kokoro-voices/"
+
+
+def threads_for(settings: CascadeSettings) -> int:
+    """Threads of the language model and of Kokoro: more than two brought nothing on the machines measured."""
+    return settings.threads or min(2, psutil.cpu_count(logical=True) or 1)
+
+
+def load(settings: CascadeSettings, store: Store) -> Parts:
+    """Load and warm everything; blocks for some seconds.
+
+    Raises :class:`~..base.NotEnoughMemory` before anything is loaded, and :class:`~..base.EngineError` for files that
+    are missing or damaged.
+    """
+    size = choose_model(psutil.virtual_memory().available, settings.model)
+    gguf = store.path(_GGUF[size.name])
+    threads = threads_for(settings)
+    with ThreadPoolExecutor(4, "venus-load") as pool:
+        model = pool.submit(_reply_model, gguf, settings, threads)
+        recogniser = pool.submit(_recogniser, store.path("whisper-base/model.bin").parent)
+        voices = pool.submit(_voices, store, threads)
+        segmenter = pool.submit(warm_up)
+        embedder = Embedder()
+        turns = SmartTurn(store.path("smart-turn-v3.2-cpu.onnx"))
+        segmenter.result()
+        loaded = model.result()
+        return Parts(
+            recogniser=recogniser.result(),
+            turns=turns,
+            model=loaded,
+            voices=voices.result(),
+            speech=SileroModel(),
+            embedder=embedder,
+            head=Head.shipped(),
+            close=loaded.close,
+        )
+
+
+def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaReplyModel:
+    options = LlamaOptions(
+        slots=settings.max_sessions,
+        context_tokens=settings.context_tokens,
+        threads=threads,
+        temperature=settings.temperature,
+    )
+    model = LlamaReplyModel(path, options)
+    # The rules and examples of English wait in the first slot; a session's own prompt costs only what differs from
+    # them.
+    model.prefill(0, opening(Brief(facts=settings.facts), Language.EN, local_clock()), lambda: False)
+    return model
+
+
+def _recogniser(folder: Path) -> WhisperRecogniser:
+    recogniser = WhisperRecogniser(folder)
+    recogniser.warm()
+    return recogniser
+
+
+def _voices(store: Store, threads: int) -> VoiceBook:
+    hibari = HibariVoice()
+    hibari.warm()
+    entries = [VoiceEntry(Language.EN, name, hibari) for name in hibari.names]
+    try:
+        kokoro = _kokoro(store, hibari, threads)
+    except EngineError as error:
+        _log.warning("no Chinese voice here", extra={"reason": str(error)})
+        return VoiceBook(entries)
+    for name in kokoro.names:
+        language = Language.ZH if name.startswith("z") else Language.EN
+        entries.append(VoiceEntry(language, name, kokoro, heavy=True))
+    return VoiceBook(entries)
+
+
+def _kokoro(store: Store, hibari: HibariVoice, threads: int) -> KokoroVoice:
+    names = [status.name for status in store.status() if status.name.startswith(_STYLES) and store.present(status.name)]
+    first = f"{_STYLES}zf_xiaoxiao.bin"
+    styles = {Path(name).stem: store.path(name) for name in sorted(names, key=lambda name: (name != first, name))}
+    kokoro = KokoroVoice(
+        store.path("kokoro-text.onnx"),
+        store.path("kokoro-vocoder.onnx"),
+        store.path("kokoro-vocab.json"),
+        styles,
+        hibari.phonemes,
+        threads=threads,
+    )
+    kokoro.warm()
+    return kokoro

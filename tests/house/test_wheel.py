@@ -21,6 +21,7 @@ pytestmark = pytest.mark.wheel
 
 UV = Path(sys.executable).with_name("uv")
 FULL_SUPPORT = ("3.11", "3.12")
+COMMAND_LIMIT_S = 300
 MAY_NEED_LOCAL = (f"{IMPORT_ROOT}.engines.cascade.", f"{IMPORT_ROOT}.engines.store.kokoro_graph")
 """Only modules that begin like this may ask for the ``local`` extra."""
 
@@ -39,8 +40,8 @@ Failures = dict[str, tuple[str, str]]
 """Modules that did not import: the error's class and its message."""
 
 
-def run(*command: str | Path, cwd: Path | None = None, stdin: str = "", timeout_s: float = 300) -> str:
-    """The standard output of a command; the test fails with all that it said when the command does."""
+def run(*command: str | Path, cwd: Path | None = None, stdin: str = "", exits: int = 0) -> str:
+    """The standard output of a command; the test fails with all that it said when it does not exit as it should."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COV"))}
     done = subprocess.run(
         [str(part) for part in command],
@@ -49,10 +50,10 @@ def run(*command: str | Path, cwd: Path | None = None, stdin: str = "", timeout_
         input=stdin,
         text=True,
         capture_output=True,
-        timeout=timeout_s,
+        timeout=COMMAND_LIMIT_S,
         check=False,
     )
-    if done.returncode:
+    if done.returncode != exits:
         pytest.fail(f"{command[0]} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}", pytrace=False)
     return done.stdout
 
@@ -109,8 +110,8 @@ class EmptyEnvironment:
         said = run(self.python, "-I", "-W", "ignore", "-c", IMPORT_EACH, cwd=self.folder, stdin=json.dumps(names))
         return cast(Failures, json.loads(said))
 
-    def venus(self, *arguments: str) -> str:
-        return run(self.python.with_name("venus"), *arguments, cwd=self.folder)
+    def venus(self, *arguments: str, exits: int = 0) -> str:
+        return run(self.python.with_name("venus"), *arguments, cwd=self.folder, exits=exits)
 
 
 def every_module() -> Sequence[str]:
@@ -142,4 +143,4 @@ def test_without_an_extra_its_modules_say_what_to_install(wheel: Path, tmp_path:
         assert kind == "MissingExtra", f"{name}: {kind}: {message}"
         assert "pip install 'realtime-venus[local]'" in message
     assert project()["project"]["version"] in environment.venus("version")
-    assert json.loads(environment.venus("doctor", "--json"))
+    assert json.loads(environment.venus("doctor", "--json", exits=1))["can_run"] is False

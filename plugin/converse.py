@@ -55,7 +55,8 @@ def read_audio(path: Path) -> FloatPcm:
     try:
         samples, rate_hz = _read(str(path), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise BadAudio(f"{path} cannot be read as audio: {error}. It may be cut off or of an unknown kind.") from error
+        reason = str(error).rstrip(".")
+        raise BadAudio(f"{path} cannot be read as audio: {reason}. It may be cut off or of an unknown kind.") from error
     if len(samples) == 0:
         raise BadAudio(f"{path} holds no audio.")
     if not np.isfinite(samples).all():
@@ -93,7 +94,7 @@ async def converse(
     *,
     tail_s: float = 15.0,
 ) -> Outcome:
-    """Feed ``audio`` (mono float32, 16 kHz) to a session with a loaded ``engine``; in real time unless options say fast.
+    """Feed ``audio`` (mono float32, 16 kHz) to a session with a loaded ``engine``, in real time unless ``fast``.
 
     A session that failed on the way gives what there is; see :func:`failure`.
     """

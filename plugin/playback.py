@@ -369,9 +369,11 @@ class Playback:
     def _move(self, line: VoiceLine, state: LedgerState, first: int, end: int, *, estimated: bool = False) -> None:
         for index in range(len(self._news) - 1, -1, -1):
             last = self._news[index]
-            if isinstance(last, Resolved) or last.utterance_id != line.utterance_id or last.state is LedgerState.QUEUED:
+            if isinstance(last, Resolved) or last.utterance_id != line.utterance_id:
                 break
             if (last.state, last.end, last.estimated) == (state, first, estimated):
                 self._news[index] = replace(last, end=end)
                 return
+            if last.state is LedgerState.QUEUED:
+                break
         self._news.append(Moved(self._clock_ms(), line.utterance_id, state, first, end, estimated))

@@ -39,7 +39,7 @@ class ReflexSettings(BaseModel):
     sure_probability: float = Field(default=0.8, gt=0, le=1)
     """One window this sure confirms; otherwise it takes two above ``on_probability``."""
     transient_ms: int = Field(default=60, ge=0, le=200)
-    """What sounds no longer than this is never speech."""
+    """What sounds no longer than this is never speech.  (It may touch one 10 ms frame more than it is long.)"""
     hold_windows: int = Field(default=4, ge=2, le=20)
     """Windows of speech after which the output is held."""
     end_after_ms: int = Field(default=256, ge=64, le=2000)
@@ -138,7 +138,7 @@ class Reflex:
         preroll = max(1, self._settings.preroll_ms * _SAMPLES_PER_MS // FRAME_SAMPLES)
         self._recent: deque[FloatPcm] = deque(maxlen=preroll)
         self._voiced: deque[bool] = deque(maxlen=5)
-        self._loud: deque[bool] = deque(maxlen=5)
+        self._loud: deque[bool] = deque(maxlen=10)
         self._pending = np.zeros(0, dtype=np.float32)
         self._position = 0  # end of the last whole frame
         self._last_sound = -1
@@ -210,6 +210,8 @@ class Reflex:
                 self._last_sound = self._position
         for probability in self._probabilities():
             self._window(probability, agent=agent, signals=signals)
+        if not self._speech and self._sure and self._loud_frames * 10 > self._settings.transient_ms + 10:
+            self._confirm(agent=agent, signals=signals)
         if not self._speech and self._unproposed * 10 > self._settings.end_after_ms:
             self._rest()
 
@@ -218,7 +220,7 @@ class Reflex:
         self._listening = True
         self._window_frames = list(self._recent)
         self._onset = self._position - sum(self._voiced) * FRAME_SAMPLES
-        self._loud_frames = sum(self._loud)
+        self._loud_frames = sum(self._loud) - self._loud[-1]
 
     def _probabilities(self) -> list[float]:
         if not self._window_frames:
@@ -241,24 +243,25 @@ class Reflex:
             self._quiet += 1
             if not self._speech:
                 self._run = 0
-        at_ms = self._position // _SAMPLES_PER_MS
-        if not self._speech:
-            sure = probability >= settings.sure_probability or self._run >= 2
-            if self._positive and sure and self._loud_frames * 10 > settings.transient_ms:
-                self._speech = True
-                self._last_sound = max(self._last_sound, self._loud_end)
-                signals.append(SpeechStarted(at_ms, self._onset // _SAMPLES_PER_MS))
-            elif self._quiet * 32 > settings.end_after_ms:
-                # Something that is no speech goes on: what follows has an onset of its own.
-                self._loud_frames = 0
-                self._onset = self._position
-        elif self._quiet * 32 >= settings.end_after_ms:
-            self._end_speech(signals)
-            return
+        self._sure = self._positive > 0 and (probability >= settings.sure_probability or self._run >= 2)
         if self._speech:
-            self._overlap(agent=agent, at_ms=at_ms, signals=signals)
+            if self._quiet * 32 >= settings.end_after_ms:
+                self._end_speech(signals)
+            else:
+                self._overlap(agent=agent, signals=signals)
+        elif self._quiet * 32 > settings.end_after_ms:
+            # Something that is no speech goes on: what follows has an onset of its own.
+            self._loud_frames = 0
+            self._onset = self._position
 
-    def _overlap(self, *, agent: bool, at_ms: int, signals: list[Signal]) -> None:
+    def _confirm(self, *, agent: bool, signals: list[Signal]) -> None:
+        self._speech = True
+        self._last_sound = max(self._last_sound, self._loud_end)
+        signals.append(SpeechStarted(self._position // _SAMPLES_PER_MS, self._onset // _SAMPLES_PER_MS))
+        self._overlap(agent=agent, signals=signals)
+
+    def _overlap(self, *, agent: bool, signals: list[Signal]) -> None:
+        at_ms = self._position // _SAMPLES_PER_MS
         if not agent:
             self._end_overlap(signals)
             return
@@ -289,7 +292,7 @@ class Reflex:
 
     def _rest(self) -> None:
         """Listen with ``webrtcvad`` alone."""
-        self._listening = False
+        self._listening = self._sure = False
         self._speech = self._ducked = self._held = False
         self._window_frames: list[FloatPcm] = []
         self._positive = self._run = self._run_since_duck = self._quiet = 0

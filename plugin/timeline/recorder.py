@@ -7,6 +7,7 @@ loses at most its last second of audio and no event.
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,13 +42,11 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._lines = (folder / TIMELINE_FILE).open("x", encoding="utf-8")
-        try:
-            self._user = WavWriter(folder / USER_FILE, INPUT_HZ)
+        with ExitStack() as opened:
+            self._lines = opened.enter_context((folder / TIMELINE_FILE).open("x", encoding="utf-8"))
+            self._user = opened.enter_context(closing(WavWriter(folder / USER_FILE, INPUT_HZ)))
             self._agent = WavWriter(folder / AGENT_FILE, OUTPUT_HZ)
-        except OSError:
-            self._lines.close()
-            raise
+            opened.pop_all()
         self._unflushed = 0
 
     def event(self, entry: Entry) -> None:
@@ -75,13 +74,8 @@ class Recorder:
 
     def close(self) -> None:
         """Finish the files.  May be called repeatedly."""
-        try:
-            self._lines.close()
-        finally:
-            try:
-                self._user.close()
-            finally:
-                self._agent.close()
+        with closing(self._lines), closing(self._user), closing(self._agent):
+            pass
 
     def _count(self, samples: int) -> None:
         self._unflushed += samples

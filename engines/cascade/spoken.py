@@ -71,7 +71,7 @@ _MAIL: Final = re.compile(
     r"<?(?<![A-Za-z0-9._%+-])(?:mailto:)?[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}>?"
 )
 _URL: Final = re.compile(
-    r"<?(?<![A-Za-z0-9])(?:[a-z]{2,8}://|www\.)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9/=&#_\-]>?",
+    r"<?(?:[a-z][a-z0-9+.-]{0,15}://|(?<![A-Za-z0-9])www\.)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*[A-Za-z0-9/=&#_\-]>?",
     re.IGNORECASE,
 )
 _DOMAIN: Final = re.compile(

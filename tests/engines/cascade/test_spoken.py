@@ -26,6 +26,7 @@ EN, ZH = Language.EN, Language.ZH
         ("see https://example.com/x?y=1, then", "see a link, then"),
         ("see <https://example.com>.", "see a link."),
         ("www.foo.com", "a link"),
+        ("see 1https://a.b/c now", "see 1 a link now"),
         ("visit example.com today", "visit example dot com today"),
         ("mail me at a.b@c.com.", "mail me at an e-mail address."),
         ("😀 Hi 👋🏽 there 👨‍👩‍👧", "Hi there"),

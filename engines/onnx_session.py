@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -29,6 +30,17 @@ class _Session(Protocol):
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Tensor]) -> list[Tensor]: ...
 
 
+class _Errors(Protocol):
+    """The library's exceptions have no base class of their own."""
+
+    Fail: type[Exception]
+    InvalidGraph: type[Exception]
+    InvalidProtobuf: type[Exception]
+    InvalidArgument: type[Exception]
+    NotImplemented: type[Exception]
+    RuntimeException: type[Exception]
+
+
 class _Runtime(Protocol):
     def SessionOptions(self) -> _Options: ...  # noqa: N802 - onnxruntime's name
 
@@ -36,6 +48,15 @@ class _Runtime(Protocol):
 
 
 _RUNTIME: Final = cast(_Runtime, onnxruntime)
+_ERRORS: Final = cast(_Errors, importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state"))
+_UNUSABLE: Final = (
+    _ERRORS.Fail,
+    _ERRORS.InvalidGraph,
+    _ERRORS.InvalidProtobuf,
+    _ERRORS.InvalidArgument,
+    _ERRORS.NotImplemented,
+    _ERRORS.RuntimeException,
+)
 
 
 class OnnxSession:
@@ -56,7 +77,7 @@ class OnnxSession:
             raise EngineError(f"The model file {path} does not exist: run 'venus models pull'")
         try:
             self._session = _RUNTIME.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except (RuntimeError, ValueError) as error:
+        except _UNUSABLE as error:
             raise EngineError(f"The model file {path} is damaged: run 'venus models verify' ({error})") from error
 
     def run(self, feeds: Mapping[str, Tensor], outputs: Sequence[str] | None = None) -> list[Tensor]:

@@ -29,6 +29,8 @@ except ImportError as error:
 
 _FULL_S: Final = 30.0
 _MARGIN_S: Final = 2.0
+_MOST_S: Final = _FULL_S - _MARGIN_S
+"""Without silence behind it, half a minute of talk comes back with whole sentences missing."""
 _SHORT_S: Final = 2.0
 """Below this length a first guess of the language is often wrong."""
 _FILES: Final = ("model.bin", "config.json", "tokenizer.json")
@@ -132,11 +134,11 @@ class WhisperRecogniser:
     def transcribe(
         self, audio: FloatPcm, language: Language | None = None, stale: Callable[[], bool] | None = None
     ) -> Transcript | None:
-        """Transcribe mono 16 kHz audio, the newest 30 s of it; see :class:`~.parts.Recogniser`.
+        """Transcribe mono 16 kHz audio, the newest 28 s of it; see :class:`~.parts.Recogniser`.
 
         Below 2 s a ``language`` asked for is a strong hint: only clear evidence for the other one overrules it.
         """
-        audio = audio[-int(_FULL_S * INPUT_HZ) :]
+        audio = audio[-int(_MOST_S * INPUT_HZ) :]
         if not np.isfinite(audio).all():
             audio = np.nan_to_num(audio, posinf=1, neginf=-1)
         if _loudest(audio) < _SILENCE:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..base import Language
 
-_MARKUP: Final = re.compile(r"<[^<>]*>|[<>]|\[[^\]]*(?:\]|$)|\([^)]*(?:\)|$)|（[^）]*(?:）|$)|[♪♫].*|[*{}|�]")
+_MARKUP: Final = re.compile(r"<[^<>]*>|[<>]|\[[^\]]*(?:\]|$)|\([^)]*(?:\)|$)|（[^）]*(?:）|$)|[♪♫].*|[\])）*{}|_~^\\�]")
 _SPACE: Final = re.compile(r"\s+")
 _SPOKEN: Final = re.compile(r"\w")
 _UNIT: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+(?:['’][^\W_]+)*")
@@ -47,8 +47,9 @@ _CREDITS: Final = re.compile(
 
 # Measured on the duplex kit and on synthetic noise: noise has a no-speech probability of 0.71 to 0.92 with a mean log
 # probability of -1.04 to -4.4; spoken hums up to 0.57 at -1.9, and down to -4.1 at 0.47; words at most 0.13.
-_NO_SPEECH: Final = 0.6
-_UNSURE: Final = -1.0
+_NOBODY: Final = ((0.6, -1.0), (0.2, -1.2))
+"""Above such a no-speech probability and below such a score, nobody spoke."""
+_NO_SPEECH_FILLER: Final = 0.68
 _HOPELESS: Final = -3.0
 _NO_SPEECH_INVENTED: Final = 0.4
 _UNSURE_INVENTED: Final = -1.2
@@ -108,8 +109,8 @@ def is_speech(text: str, score: float, no_speech: float) -> bool:
     if not words:
         return False
     if all(_FILLER.fullmatch(word) for word in words):
-        return True
-    if score < _HOPELESS or (no_speech > _NO_SPEECH and score < _UNSURE):
+        return no_speech < _NO_SPEECH_FILLER
+    if score < _HOPELESS or any(no_speech > silent and score < unsure for silent, unsure in _NOBODY):
         return False
     if _CREDITS.search(text):
         return False

@@ -1,7 +1,7 @@
 """Speech to text by Whisper base (MIT), int8, through CTranslate2.
 
 The model was made for windows of 30 s, but its encoder takes shorter ones: a window of the speech and two seconds more
-(eight at least) costs a quarter and hears as well.  Too short a window makes it repeat itself; that is cut off where it
+(six or eight at least) costs a quarter and hears as well.  Too short a window makes it repeat itself; that is cut off where it
 is plain, else recognised again in the full window.
 """
 
@@ -31,6 +31,9 @@ _FULL_S: Final = 30.0
 _MARGIN_S: Final = 2.0
 _MOST_S: Final = _FULL_S - _MARGIN_S
 """Without silence behind it, half a minute of talk comes back with whole sentences missing."""
+_WINDOW_S: Final = {Language.EN: 6.0, Language.ZH: 8.0, None: 8.0}
+"""Shortest window by the language known.  Of 233 stems English had 3.4 % errors at 6 s and 3.6 % at 8 s, Mandarin 8.8 %
+and 8.2 %; 6 s takes a quarter less time."""
 _SHORT_S: Final = 2.0
 """Below this length a first guess of the language is often wrong."""
 _FILES: Final = ("model.bin", "config.json", "tokenizer.json")
@@ -90,11 +93,11 @@ class WhisperRecogniser:
     """A :class:`~.parts.Recogniser`.
 
     ``folder`` holds ``model.bin``, ``config.json``, ``tokenizer.json`` and the vocabulary.  ``threads`` is the number
-    of cores one call may use, ``workers`` the number of calls that run side by side, ``context_s`` the shortest window.
+    of cores one call may use, ``workers`` the number of calls that run side by side.
     Raises :class:`~..base.EngineError` for missing or damaged files.
     """
 
-    def __init__(self, folder: Path, *, threads: int = 1, workers: int = 2, context_s: float = 8.0) -> None:
+    def __init__(self, folder: Path, *, threads: int = 1, workers: int = 2) -> None:
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing:
             raise EngineError(
@@ -111,7 +114,6 @@ class WhisperRecogniser:
         # The tokenizer's loader raises the bare Exception class.
         except Exception as error:
             raise EngineError(f"The recogniser in {folder} is damaged: run 'venus models verify' ({error})") from error
-        self._context_s = context_s
         self._simplify = cast(_Convert, OpenCC("t2s"))
         self._prompts: Mapping[Language, list[int]] = {language: self._prompt(language) for language in Language}
         self._first_special = self._token("<|endoftext|>")
@@ -129,7 +131,7 @@ class WhisperRecogniser:
     def warm(self) -> None:
         """Run every stage once, so that the first real call is not the slow one."""
         for language in Language:
-            self._read(self._encode(np.zeros(INPUT_HZ, np.float32), self._context_s), language, 0.5)
+            self._read(self._encode(np.zeros(INPUT_HZ, np.float32), _WINDOW_S[language]), language, 0.5)
 
     def transcribe(
         self, audio: FloatPcm, language: Language | None = None, stale: Callable[[], bool] | None = None
@@ -144,7 +146,7 @@ class WhisperRecogniser:
         if _loudest(audio) < _SILENCE:
             return Transcript("", language or Language.EN, 0.0)
         seconds = len(audio) / INPUT_HZ
-        encoded = self._encode(audio, min(_FULL_S, max(self._context_s, seconds + _MARGIN_S)))
+        encoded = self._encode(audio, min(_FULL_S, max(_WINDOW_S[language], seconds + _MARGIN_S)))
         if stale is not None and stale():
             return None
         if language is None or seconds < _SHORT_S:

@@ -23,6 +23,10 @@ _STEP_S = PLAYOUT_MS / 1000
 _MAX_COMMANDS = 1024
 
 
+def _steps(seconds: float) -> int:
+    return round(seconds / _STEP_S)
+
+
 class MemoryRoomOptions(BaseModel):
     """How the room behaves."""
 
@@ -70,7 +74,7 @@ class MemoryRoom:
         self._agent: list[Int16Pcm] = []
         self._step = 0  # of 20 ms
         self._reported = -1
-        self._last_busy = -1  # last step in which the agent sounded or was about to
+        self._sounded_until = 0  # step after the last one in which the agent sounded
         self._busy = False
         self._spoke_since_user = True
         self.published: list[dict[str, Any]] = []
@@ -155,13 +159,14 @@ class MemoryRoom:
         if self._step * CHUNK_SAMPLES < len(self._audio):
             return True
         ended = -(-len(self._audio) // CHUNK_SAMPLES)
-        if (self._step - ended) * _STEP_S >= self._options.tail_s:
+        passed = self._step - ended
+        if passed >= _steps(self._options.tail_s):
             return False
         if self._busy:
             return True
         if self._spoke_since_user:
-            return self._last_busy >= 0 and (self._step - self._last_busy) * _STEP_S < self._options.quiet_s
-        return (self._step - ended) * _STEP_S < self._options.answer_wait_s
+            return self._sounded_until > 0 and self._step - self._sounded_until < _steps(self._options.quiet_s)
+        return passed < _steps(self._options.answer_wait_s)
 
     def _chunk(self, position: int) -> FloatPcm:
         part = self._audio[position : position + CHUNK_SAMPLES]
@@ -177,7 +182,7 @@ class MemoryRoom:
             frame = self._source.pull()
             self._agent.append(frame.pcm)
             if not frame.silent:
-                self._last_busy = self._step
+                self._sounded_until = self._step + 1
                 self._spoke_since_user = True
             self._report(frame.number)
         while self._scheduled and self._scheduled[0].at_ms <= self._step * PLAYOUT_MS:

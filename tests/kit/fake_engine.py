@@ -60,6 +60,7 @@ class FakeSession(EngineSession):
         self.changes: list[Changes] = []
         self.restored: bytes | None = None
         self.closed = False
+        self._done_s = 0.0
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
 
     @property
@@ -70,13 +71,12 @@ class FakeSession(EngineSession):
     # -- out ---------------------------------------------------------------------------------------------------
 
     def emit(self, *events: EngineEvent, after_s: float = 0.0) -> None:
-        """Give events now, or later by the loop's clock."""
-        loop = asyncio.get_running_loop()
+        """Give events now, or together and in order later by the loop's clock."""
+        if after_s:
+            asyncio.get_running_loop().call_later(after_s, self.emit, *events)
+            return
         for event in events:
-            if after_s:
-                loop.call_later(after_s, self._events.put_nowait, event)
-            else:
-                self._events.put_nowait(event)
+            self._events.put_nowait(event)
 
     def speak(
         self,
@@ -123,7 +123,9 @@ class FakeSession(EngineSession):
         if self.engine.on_unit is not None:
             self.engine.on_unit(self, unit)
         if not self.engine.stalled:
-            self.emit(UnitDone(self.now_ms, unit.index, {"fake": 0.0}), after_s=self.engine.unit_takes_s)
+            now_s = asyncio.get_running_loop().time()
+            self._done_s = max(self._done_s, now_s + self.engine.unit_takes_s)  # one after the other
+            self.emit(UnitDone(self.now_ms, unit.index, {"fake": 0.0}), after_s=self._done_s - now_s)
 
     def overlap(self, phase: OverlapPhase, at_ms: int) -> None:
         self.overlaps.append((phase, at_ms))

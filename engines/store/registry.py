@@ -123,13 +123,14 @@ def _until_it_ends(process: subprocess.Popen[str], folder: Path, deadline: float
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes in the files below ``folder``, some of which may vanish meanwhile."""
+    """Bytes in the files below ``folder``; files and folders may come and go meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
+    for parent, _, names in os.walk(folder):  # which passes over folders that vanish
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_size
+            except FileNotFoundError:
+                continue
     return total
 
 

@@ -137,14 +137,17 @@ class Store:
         if not self._lacking(entries):
             return ()
         try:
-            self._cache.mkdir(parents=True, exist_ok=True)
+            with full_disk_explained(self._cache):
+                self._cache.mkdir(parents=True, exist_ok=True)
+                return self._pull(entries, progress)
         except OSError as error:
-            raise StoreError(f"cannot make the folder {self._cache}: {error.strerror}") from error
+            raise StoreError(f"cannot write to {self._cache}: {error}") from error
 
+    def _pull(self, entries: Sequence[Entry], progress: Progress) -> tuple[str, ...]:
         def waiting() -> None:
             progress.say("another pull is under way; waiting for it")
 
-        with full_disk_explained(self._cache), pull_lock(self._cache, self.settings.lock_timeout_s, waiting):
+        with pull_lock(self._cache, self.settings.lock_timeout_s, waiting):
             lacking = self._lacking(entries)
             fetched = [entry for entry in lacking if isinstance(entry, Fetched) and not self._kept(entry, progress)]
             if fetched:

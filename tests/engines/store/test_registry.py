@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib import metadata, util
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from realtime_venus.engines.store import Store
@@ -12,7 +14,7 @@ from realtime_venus.engines.store.archives import member_blocks
 from realtime_venus.engines.store.errors import DiskFull, FetchFailed, PullCancelled
 from realtime_venus.engines.store.fetching import Job
 from realtime_venus.engines.store.manifest import Part
-from realtime_venus.engines.store.registry import RegistryFetcher, pip_command, run_watched
+from realtime_venus.engines.store.registry import RegistryFetcher, bytes_below, pip_command, run_watched
 
 from ...kit.registry import sha256, wheel
 
@@ -116,6 +118,25 @@ def test_a_stopped_command_is_killed_with_its_children(folder: Path) -> None:
     with pytest.raises(PullCancelled):
         run(code, folder, Job(sizes.append, lambda: sizes[-1] == 5000))
     assert sizes[-1] == 5000
+
+
+def test_folders_that_come_and_go_while_they_are_measured(folder: Path) -> None:
+    (folder / "stays").write_bytes(b"x" * 1000)
+    comes_and_goes = folder / "a" / "b" / "c"
+    over = Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            comes_and_goes.mkdir(parents=True)
+            (comes_and_goes / "file").write_bytes(b"")
+            shutil.rmtree(folder / "a")
+
+    thread = Thread(target=churn)
+    thread.start()
+    sizes = {bytes_below(folder) for _ in range(500)}
+    over.set()
+    thread.join()
+    assert sizes == {1000}
 
 
 def test_a_command_that_brings_nothing_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

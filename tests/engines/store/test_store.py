@@ -313,10 +313,14 @@ def test_two_pulls_at_once_fetch_everything_once(world: World) -> None:
     assert set(world.registry.asked.values()) == {1}
 
 
-def test_a_cache_that_cannot_be_made_is_named(world: World, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_to_is_named(world: World, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreError, match="cannot make the folder"):
+    with pytest.raises(StoreError, match=r"cannot write to .*file/cache"):
         world.store(cache_dir=tmp_path / "file" / "cache").pull()
+    world.cache.mkdir()
+    (world.cache / "ear").write_text("where a folder should be")
+    with pytest.raises(StoreError, match=r"cannot write to .*ear"):
+        world.store().pull(["ear/words.txt"])
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------

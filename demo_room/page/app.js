@@ -342,7 +342,7 @@ async function refreshInfo() {
     info = await api.info();
   } catch (error) {
     if (!call) {
-      trouble(error);
+      if (failure === null) trouble(error);
       show("failed");
     }
     setTimeout(refreshInfo, 2000);

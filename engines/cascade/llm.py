@@ -1,8 +1,8 @@
-"""The reply model: a Qwen2.5 GGUF in llama.cpp (``xllamacpp``), in this process, with one cached prompt prefix per session.
+"""The reply model: a Qwen2.5 GGUF in llama.cpp (``xllamacpp``), in this process, one cached prompt prefix a session.
 
-llama.cpp's server core does the work and is called directly; the listener that comes with it is bound to a socket file in a
-private folder that is removed at once, so that nothing can connect to it.  A generation or prefill is cancelled from the
-callback that llama.cpp asks for every token.
+llama.cpp's server core does the work and is called directly; the listener that comes with it is bound to a socket file
+in a private folder that is removed at once, so that nothing can connect to it.  A generation or prefill is cancelled
+from the callback that llama.cpp asks for every token.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 GGUF = b"GGUF"
 OTHER_MODELS_MIB = 900
-"""Resident memory of everything else in the cascade: recogniser, voices, turn detector, runtime (measured 0.6-0.8 GB)."""
+"""Resident memory of the rest of the cascade: recogniser, voices, turn detector, runtime (0.6-0.8 GB measured)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What the language model is given: rules, example turns, facts, the conversation, the user's words.
 
 The order serves the model's prefix cache: what never changes comes first, what changes once a day or by configuration
-next, then the conversation, and the time of day last, behind the user's words and only where it is asked for.  A partial
-and the final transcript go through the same :func:`user_text`, so that commas and capitals that the recogniser changes
-its mind about do not break the shared prefix.
+next, then the conversation, and the time of day last, behind the user's words and only where it is asked for.  A
+partial and the final transcript go through the same :func:`user_text`, so that commas and capitals that the recogniser
+changes its mind about do not break the shared prefix.
 """
 
 from __future__ import annotations

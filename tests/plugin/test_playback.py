@@ -62,7 +62,7 @@ class Bench:
                 continue
             self.moves.append(item)
             states = self.states.setdefault(item.utterance_id, {})
-            for sample in range(item.first, item.end, 10):
+            for sample in range(-(-item.first // 10) * 10, item.end, 10):
                 before = states.get(sample)
                 assert before not in (LedgerState.HEARD, LedgerState.DISCARDED), "final states are final"
                 states[sample] = item.state

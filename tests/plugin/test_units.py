@@ -8,7 +8,7 @@ from realtime_venus.engines.base import FloatPcm, Frame, MediaUnit
 from realtime_venus.plugin.rooms.base import AudioChunk
 from realtime_venus.plugin.units import Aligned, Aligner, Chunker
 
-SOURCE: FloatPcm = (np.arange(16000 * 12, dtype=np.float32) % 997 + 1) / 1000
+SOURCE: FloatPcm = ((np.arange(16000 * 12) % 997 + 1) / 1000).astype(np.float32)
 
 
 def chunk(position: int, length: int) -> AudioChunk:

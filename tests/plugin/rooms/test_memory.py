@@ -38,8 +38,7 @@ def collect(room: MemoryRoom, source: Counting | None = None) -> tuple[list[Audi
         commands: list[Command] = []
 
         async def obey() -> None:
-            async for command in room.commands():
-                commands.append(command)
+            commands.extend([command async for command in room.commands()])
 
         task = asyncio.create_task(obey())
         chunks = await leave(room)

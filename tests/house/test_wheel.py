@@ -128,7 +128,7 @@ def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-@pytest.mark.parametrize("version", (*FULL_SUPPORT, WITHOUT_CHINESE_VOICE))
+@pytest.mark.parametrize("version", [*FULL_SUPPORT, WITHOUT_CHINESE_VOICE])
 def test_every_module_imports_with_the_local_extra(version: str, wheel: Path, tmp_path: Path) -> None:
     environment = EmptyEnvironment(tmp_path, need_python(version), wheel, "[local]")
     assert environment.import_each(every_module()) == {}

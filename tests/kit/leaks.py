@@ -15,7 +15,7 @@ import pytest_asyncio
 GRACE_S = 2.0
 """How long what is already ending may take to end.  Counted on the loop's own clock for tasks."""
 
-LIBRARY_THREADS = ("asyncio_", "pytest_timeout", "ThreadPoolExecutor-")
+LIBRARY_THREADS = ("asyncio_",)
 """Prefixes of the names of pool threads that libraries keep for the life of the process."""
 
 _TASK_CHECK = "no_leaked_tasks"

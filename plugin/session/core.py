@@ -69,7 +69,7 @@ class SessionCore:
         self._settings = settings
         self._can = facts.capabilities
         self._overlap = OverlapControl(settings, facts.unit_ms, verdicts=self._can.overlap)
-        self._watchdog = Watchdog(settings.watchdog_s)
+        self._watchdog = Watchdog(settings.liveness_s(fast=facts.options.fast))
         self._latency = LatencyMeter()
         self._live: dict[str, _Utterance] = {}
         self._over: deque[str] = deque(maxlen=_REMEMBERED_IDS)  # finished or given up: their events are dropped

@@ -236,7 +236,7 @@ class Session:
     async def _wait_for_engine(self) -> None:
         self._units_done.clear()
         try:
-            async with asyncio.timeout(self._settings.watchdog_s):
+            async with asyncio.timeout(self._settings.liveness_s(fast=True)):
                 await self._units_done.wait()
         except TimeoutError:
             self._tick()

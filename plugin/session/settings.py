@@ -37,6 +37,8 @@ class SessionSettings(BaseModel):
     """Speech that may wait to be played; more is discarded."""
     watchdog_s: float = Field(default=10.0, ge=1, le=600)
     """No progress for this long: what stalled is started anew."""
+    fast_watchdog_s: float = Field(default=60.0, ge=1, le=3600)
+    """The same in fast mode, where a unit is done only when what it led to is computed, on however slow a machine."""
     max_recoveries: int = Field(default=3, ge=0, le=100)
     """Recoveries without any progress between them; the next one ends the session."""
     max_text_chars: int = Field(default=4000, ge=1, le=100_000)
@@ -46,3 +48,7 @@ class SessionSettings(BaseModel):
     close_timeout_s: float = Field(default=5.0, ge=0.1, le=60)
     """How long engine and room may take to close."""
     reflex: ReflexSettings = ReflexSettings()
+
+    def liveness_s(self, *, fast: bool) -> float:
+        """How long without progress is too long."""
+        return self.fast_watchdog_s if fast else self.watchdog_s

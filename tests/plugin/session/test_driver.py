@@ -563,7 +563,7 @@ def test_fast_mode_counts_wall_time_for_liveness() -> None:
     engine = FakeEngine()
     engine.stalled = True
     result = run(QUESTION, engine, options=SessionOptions(fast=True), settings=SessionSettings(max_recoveries=1))
-    assert result.one(ev.Recovered).stalled_ms >= 10_000
+    assert result.one(ev.Recovered).stalled_ms >= 60_000
     assert result.one(ev.SessionEnded).reason == "engine_stalled"
 
 

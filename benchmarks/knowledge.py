@@ -124,10 +124,10 @@ class Subject:
 
 
 def invents(reply: str) -> bool:
-    """Whether the reply holds a specific that cannot be known, states a state of the world, or pretends to have looked."""
-    return bool(
-        _PRETENDS.search(reply) or ((_SPECIFIC.search(reply) or _STATES.search(reply)) and not _REFUSES.search(reply))
-    )
+    """Whether the reply pretends to have looked, or states a specific or a state of the world that cannot be known."""
+    if _PRETENDS.search(reply):
+        return True
+    return bool(_SPECIFIC.search(reply) or _STATES.search(reply)) and not _REFUSES.search(reply)
 
 
 def right(question: Question, reply: str) -> bool:

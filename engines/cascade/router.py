@@ -152,11 +152,16 @@ class Head:
         source = importlib.resources.files(_PACKAGE) / "data" / "router_head.npz"
         try:
             with np.load(io.BytesIO(source.read_bytes())) as stored:
-                arrays = {
-                    name: cast(Vector, stored[name].astype(np.float32)) for name in ("mean", "support", "weights")
-                }
-                scalars = {name: float(stored[name]) for name in ("width", "bias", "slope", "offset")}
-                return cls(**arrays, **scalars, trained_on=str(stored["trained_on"]))
+                return cls(
+                    mean=_array(stored["mean"]),
+                    support=_array(stored["support"]),
+                    weights=_array(stored["weights"]),
+                    width=float(stored["width"]),
+                    bias=float(stored["bias"]),
+                    slope=float(stored["slope"]),
+                    offset=float(stored["offset"]),
+                    trained_on=str(stored["trained_on"]),
+                )
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise EngineError(f"the router's weights cannot be read: {error}; reinstall realtime-venus") from error
 

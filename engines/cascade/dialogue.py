@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Protocol
 
 from ..base import Changes, Language, SessionOptions
 from .facts import Clock, clean_facts, clock_answer, local_clock
 from .history import History
 from .honest import all_lines, cannot_look_up
-from .parts import Message
+from .parts import Message, Router
 from .prompt import Brief, final_message, opening, partial_message
 from .reply import Script
-from .router import FactRouter
 from .settings import CascadeSettings
 from .tts.voices import VoiceBook
 from .utterance import Utterance
@@ -26,6 +26,12 @@ _SAY_AGAIN = {
 }
 
 
+class FactsRouter(Router, Protocol):
+    """A router that knows which facts were given."""
+
+    def set_facts(self, facts: Sequence[str]) -> None: ...
+
+
 class Dialogue:
     """One conversation's content.  Raises ``ValueError`` for a voice, persona or fact that cannot be."""
 
@@ -34,7 +40,7 @@ class Dialogue:
         options: SessionOptions,
         settings: CascadeSettings,
         voices: VoiceBook,
-        router: FactRouter,
+        router: FactsRouter,
         clock: Clock = local_clock,
     ) -> None:
         self._lock = threading.RLock()

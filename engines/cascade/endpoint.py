@@ -131,7 +131,7 @@ class Endpoint:
         self._over = False
         self._probability: float | None = None
         self._judged_ms = self._judging = self._segment_ms = -1
-        self._last_asked_ms = -10_000
+        self._last_asked_ms = self._last_final_ms = -10_000
         self._asked.clear()
 
     @property
@@ -264,7 +264,7 @@ class Endpoint:
         pending = max((end for _, end in self._asked.values()), default=-1)
         if not self._covers(sound):
             settled = any(purpose is Purpose.SEGMENT for purpose, _ in self._asked.values())
-            due = not self._asked or sound.now_ms - self._last_asked_ms >= self._set.final_every_ms
+            due = not self._asked or sound.now_ms - self._last_final_ms >= self._set.final_every_ms
             if pending < self._needed_ms(sound) and due and not settled and not self._prefilling:
                 actions.append(self._ask(Purpose.FINAL, sound))
         elif self._covers(sound) and self._speculated is None:
@@ -306,6 +306,8 @@ class Endpoint:
         job = self._next_job()
         self._asked[job] = (purpose, sound.now_ms)
         self._last_asked_ms = sound.now_ms
+        if purpose is Purpose.FINAL:
+            self._last_final_ms = sound.now_ms
         return Recognise(job, purpose)
 
     def _next_job(self) -> int:

@@ -1,0 +1,425 @@
+"""The conductor with hand-made workers: every message in a known order, no threads, no models, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from realtime_venus.engines.base import (
+    Changes,
+    Decided,
+    Decision,
+    EngineEvent,
+    FloatPcm,
+    Heard,
+    Language,
+    MediaUnit,
+    Overlap,
+    SessionOptions,
+    Speech,
+    Text,
+    Trouble,
+    TurnEnded,
+    UnitDone,
+    Verdict,
+)
+from realtime_venus.engines.cascade.clauses import ClauseOptions
+from realtime_venus.engines.cascade.conductor import Conductor, HeardTold, Input, Interrupted, Line, Typed
+from realtime_venus.engines.cascade.dialogue import Dialogue
+from realtime_venus.engines.cascade.ear import Ear
+from realtime_venus.engines.cascade.endpoint import Purpose
+from realtime_venus.engines.cascade.parts import Message, Transcript, Voiced
+from realtime_venus.engines.cascade.reply import Finished, Piece, Reply, Script
+from realtime_venus.engines.cascade.settings import CascadeSettings
+from realtime_venus.engines.cascade.tts.voices import VoiceBook, VoiceEntry
+from realtime_venus.engines.cascade.workers import Aside, Broken, Judged, Prefilled, Recognised
+
+SETTINGS = CascadeSettings()
+T = TypeVar("T")
+QUESTION = "What's the fastest land animal?"
+
+
+class LoudIsSpeech:
+    """A voice detector that goes by level."""
+
+    def __init__(self) -> None:
+        self._rest = np.zeros(0, np.float32)
+
+    def push(self, samples: FloatPcm) -> list[float]:
+        rest = np.concatenate([self._rest, samples])
+        count = len(rest) // 512
+        self._rest = rest[count * 512 :]
+        return [float(np.abs(w).max() > 0.05) for w in rest[: count * 512].reshape(count, 512)]
+
+    def reset(self) -> None:
+        self._rest = np.zeros(0, np.float32)
+
+
+class Mute:
+    """A voice whose sound is never asked for here."""
+
+    languages = (Language.EN, Language.ZH)
+    names = ("heart",)
+
+    def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
+        yield Voiced(np.zeros(240, np.int16), True)
+
+
+class KnowsAll:
+    def needs_world(self, text: str) -> float:
+        return 1.0 if "price" in text else 0.0
+
+    def set_facts(self, facts: Sequence[str]) -> None:
+        pass
+
+
+@dataclass
+class Desk:
+    """Takes the conductor's orders and keeps them until the test answers."""
+
+    asked: dict[int, tuple[Purpose, int, Language | None]] = field(
+        default_factory=dict[int, tuple[Purpose, int, Language | None]]
+    )
+    judged: list[int] = field(default_factory=list[int])
+    replies: list[tuple[Reply, Callable[[], Script]]] = field(default_factory=list[tuple[Reply, Callable[[], Script]]])
+    prefills: list[Callable[[], Sequence[Message]]] = field(default_factory=list[Callable[[], Sequence[Message]]])
+    asides: int = 0
+
+    def recognise(self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None) -> None:
+        self.asked[job] = (purpose, end_ms, language)
+
+    def aside(self, audio: FloatPcm, start_ms: int, end_ms: int, language: Language | None) -> None:
+        self.asides += 1
+
+    def judge(self, job: int, audio: FloatPcm) -> None:
+        self.judged.append(job)
+
+    def prefill(self, messages: Callable[[], Sequence[Message]], cancelled: Callable[[], bool]) -> None:
+        self.prefills.append(messages)
+
+    def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None:
+        self.replies.append((reply, script))
+
+
+class Talk:
+    """One conversation under test."""
+
+    def __init__(self, *, fast: bool = False, options: SessionOptions | None = None) -> None:
+        self.events: list[EngineEvent] = []
+        self.desk = Desk()
+        entries = [VoiceEntry(language, "heart", Mute()) for language in Language]
+        self.dialogue = Dialogue(options or SessionOptions(), SETTINGS, VoiceBook(entries), KnowsAll())
+        self.conductor = Conductor(
+            Ear(LoudIsSpeech()),
+            self.dialogue,
+            self.desk,
+            self.events.append,
+            lambda generation, language: Reply(
+                generation, Mute(), None, lambda _: None, options=ClauseOptions(), pause_for_voice=False
+            ),
+            SETTINGS,
+            fast=fast,
+        )
+        self.index = 0
+
+    def tell(self, message: Input) -> None:
+        self.conductor.handle(message)
+
+    def hears(self, ms: int, level: float) -> None:
+        for _ in range(ms // 100):
+            audio = (level * np.sin(np.arange(1600) * 0.2)).astype(np.float32)
+            self.tell(MediaUnit(self.index, self.index * 100, audio))
+            self.index += 1
+
+    def speaks(self, ms: int) -> None:
+        self.hears(ms, 0.3)
+
+    def silent(self, ms: int) -> None:
+        self.hears(ms, 0.0001)
+
+    def transcribed(self, text: str, language: Language = Language.EN) -> None:
+        """The newest transcript wanted says ``text``; older ones were dropped."""
+        *older, newest = sorted(self.desk.asked)
+        for job in older:
+            purpose, end_ms, _ = self.desk.asked.pop(job)
+            self.tell(Recognised(job, purpose, end_ms, 1.0, None))
+        purpose, end_ms, _ = self.desk.asked.pop(newest)
+        self.tell(Recognised(newest, purpose, end_ms, 1.0, Transcript(text, language, 0.9)))
+
+    def sounds_finished(self) -> None:
+        while self.desk.judged:
+            self.tell(Judged(self.desk.judged.pop(0), 0.95))
+
+    def asks(self, text: str = QUESTION, language: Language = Language.EN) -> None:
+        self.speaks(1000)
+        self.silent(100)
+        self.transcribed(text, language)
+        self.sounds_finished()
+
+    def voices(self, clause: str, ms: int = 1000, *, last: bool = True) -> None:
+        generation = self.desk.replies[-1][0].generation
+        self.tell(Piece(generation, clause, np.zeros(ms * 24, np.int16), last))
+
+    def written(self, text: str, error: str = "") -> None:
+        self.tell(Finished(self.desk.replies[-1][0].generation, text, error))
+
+    def answers(self, text: str = "The cheetah.", ms: int = 1000) -> None:
+        self.voices(text, ms)
+        self.written(text)
+        self.silent(600)
+
+    def script(self) -> Script:
+        return self.desk.replies[-1][1]()
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def kinds(events: list[EngineEvent]) -> list[str]:
+    return [type(event).__name__ for event in events if not isinstance(event, UnitDone)]
+
+
+def test_every_unit_is_taken_in_and_reported_in_order() -> None:
+    talk = Talk()
+    talk.silent(500)
+    assert [done.index for done in talk.of(UnitDone)] == [0, 1, 2, 3, 4]
+    assert kinds(talk.events) == []
+
+
+def test_the_reply_is_made_while_silence_is_still_being_judged_and_is_heard_only_afterwards() -> None:
+    talk = Talk()
+    talk.asks()
+    assert len(talk.desk.replies) == 1
+    talk.voices("The cheetah.")
+    assert talk.of(Speech) == []
+    talk.silent(300)
+    assert [speech.first_sample for speech in talk.of(Speech)] == [0]
+    final = [heard for heard in talk.of(Heard) if heard.final]
+    assert [(heard.text, heard.language) for heard in final] == [(QUESTION, Language.EN)]
+    assert [decided.decision for decided in talk.of(Decided)] == [Decision.SPEAK]
+
+
+def test_speech_text_and_the_end_carry_the_utterance_and_its_samples() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.silent(300)
+    talk.voices("The cheetah, ", 500)
+    talk.voices("of course.", 700)
+    talk.written("The cheetah, of course.")
+    assert [(s.utterance_id, s.first_sample, len(s.pcm)) for s in talk.of(Speech)] == [
+        ("u1", 0, 12_000),
+        ("u1", 12_000, 16_800),
+    ]
+    assert [(t.text, t.first_sample, t.end_sample) for t in talk.of(Text)] == [
+        ("The cheetah, ", 0, 12_000),
+        ("of course.", 12_000, 28_800),
+    ]
+    assert [(end.utterance_id, end.samples) for end in talk.of(TurnEnded)] == [("u1", 28_800)]
+
+
+def test_going_on_after_a_pause_drops_the_reply_unheard_and_the_whole_turn_is_answered() -> None:
+    talk = Talk()
+    talk.asks("I have a question.")
+    talk.voices("Sure.")
+    talk.speaks(1000)
+    assert talk.desk.replies[0][0].cancelled
+    assert talk.of(Speech) == []
+    talk.silent(100)
+    talk.transcribed("I have a question. How far is the moon?")
+    talk.sounds_finished()
+    talk.silent(1500)
+    talk.voices("Far.")
+    assert [speech.utterance_id for speech in talk.of(Speech)] == ["u2"]
+    assert [heard.text for heard in talk.of(Heard) if heard.final] == ["I have a question. How far is the moon?"]
+
+
+def test_user_speech_of_half_a_second_takes_the_floor_and_shorter_speech_does_not() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.answers(ms=20_000)
+    talk.speaks(300)
+    talk.silent(500)
+    assert [overlap.verdict for overlap in talk.of(Overlap)] == [Verdict.GO_ON]
+    assert talk.desk.asides == 1
+    talk.speaks(700)
+    assert [overlap.verdict for overlap in talk.of(Overlap)] == [Verdict.GO_ON, Verdict.YIELD]
+    assert talk.desk.replies[0][0].cancelled
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_after_an_interruption_the_new_words_are_answered_and_the_model_knows_what_was_heard() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.silent(300)
+    talk.voices("The cheetah is the fastest land animal of all of them.", 6000)
+    talk.tell(HeardTold("u1", 24 * 3000))
+    talk.speaks(1000)
+    talk.tell(HeardTold("u1", 24 * 3200))
+    talk.silent(100)
+    talk.transcribed("And the slowest?")
+    talk.sounds_finished()
+    talk.silent(1500)
+    messages = talk.script().messages
+    assert [message.role for message in messages[-3:]] == ["user", "assistant", "user"]
+    heard = messages[-2].content
+    assert heard.startswith("The cheetah is the fastest")
+    assert "of all of them" not in heard
+    assert messages[-1].content == "And the slowest?"
+    talk.voices("The sloth.")
+    assert talk.of(Speech)[-1].utterance_id != "u1"
+
+
+def test_an_answer_that_was_hardly_heard_leaves_the_turn_open() -> None:
+    talk = Talk()
+    talk.asks("I was thinking.")
+    talk.silent(1500)
+    talk.voices("Go on, please, I am listening to you.", 4000)
+    talk.tell(HeardTold("u1", 24 * 300))
+    talk.speaks(1000)
+    talk.silent(100)
+    talk.transcribed("About the moon?")
+    messages = talk.script().messages
+    assert messages[-1].content == "I was thinking About the moon?"
+    assert not any("Go on" in message.content for message in messages)
+
+
+def test_when_all_was_heard_the_agent_listens_again_and_remembers_the_exchange() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.answers("The cheetah.", 1000)
+    talk.tell(HeardTold("u1", 24_000))
+    assert [decided.decision for decided in talk.of(Decided)] == [Decision.SPEAK, Decision.LISTEN]
+    talk.asks("And the slowest?")
+    contents = [message.content for message in talk.script().messages]
+    assert contents[-3:] == [QUESTION, "The cheetah.", "And the slowest?"]
+
+
+def test_without_any_word_from_the_listener_an_utterance_ends_some_time_after_it_was_played() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.answers("The cheetah.", 1000)
+    talk.silent(5000)
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_the_stop_button_ends_the_utterance_at_once() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.answers(ms=9000)
+    talk.tell(Interrupted("u0"))
+    assert not talk.desk.replies[0][0].cancelled
+    talk.tell(Interrupted("u1"))
+    assert talk.desk.replies[0][0].cancelled
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_typed_text_is_answered_without_waiting_and_takes_the_floor() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.answers(ms=9000)
+    talk.tell(Typed("你好，你叫什么名字？"))
+    assert talk.of(Overlap)[-1].kind == "typed"
+    assert talk.script().language is Language.ZH
+    talk.voices("我叫小维。")
+    assert talk.of(Speech)[-1].utterance_id == "u2"
+
+
+def test_lines_are_said_word_for_word_one_after_the_other() -> None:
+    talk = Talk()
+    talk.tell(Line("Welcome."))
+    talk.tell(Line("Take a seat."))
+    assert [make().text for _, make in talk.desk.replies] == ["Welcome."]
+    talk.voices("Welcome.")
+    talk.written("Welcome.")
+    talk.tell(HeardTold("u1", 24_000))
+    talk.silent(100)
+    assert [make().text for _, make in talk.desk.replies] == ["Welcome.", "Take a seat."]
+
+
+def test_what_needs_the_world_gets_an_honest_line_and_not_the_model() -> None:
+    talk = Talk()
+    talk.asks("What is the price of gold?")
+    first = talk.script()
+    assert first.text
+    assert not first.messages
+
+
+def test_the_reply_follows_the_language_of_the_words() -> None:
+    talk = Talk()
+    talk.asks("世界上最大的海洋是哪个？", Language.ZH)
+    assert talk.script().language is Language.ZH
+
+
+def test_a_session_language_is_what_the_recogniser_is_told() -> None:
+    talk = Talk(options=SessionOptions(language=Language.ZH))
+    talk.speaks(600)
+    assert {language for _, _, language in talk.desk.asked.values()} == {Language.ZH}
+    talk.tell(Changes(language="auto"))
+    talk.desk.asked.clear()
+    talk.silent(300)
+    assert {language for _, _, language in talk.desk.asked.values()} <= {None}
+
+
+def test_partial_words_are_prefilled_with_an_open_end() -> None:
+    talk = Talk()
+    talk.speaks(700)
+    talk.transcribed("What's the fastest")
+    (prompt,) = talk.desk.prefills
+    assert prompt()[-1] == Message("user", "What's the fastest")
+    talk.tell(Prefilled())
+
+
+def test_an_empty_reply_becomes_a_request_to_say_it_again() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.silent(300)
+    talk.written("", error="the model refused")
+    assert [trouble.code for trouble in talk.of(Trouble)] == ["reply.failed"]
+    assert "again" in talk.script().text
+    talk.voices(talk.script().text)
+    assert len(talk.of(Speech)) == 1
+
+
+def test_a_broken_worker_is_reported_and_the_conversation_goes_on() -> None:
+    talk = Talk()
+    talk.speaks(500)
+    talk.tell(Broken("asr", -1, RuntimeError("boom")))
+    assert [(trouble.code, trouble.fatal) for trouble in talk.of(Trouble)] == [("asr.failed", False)]
+    talk.desk.asked.clear()
+    talk.silent(100)
+    talk.transcribed(QUESTION)
+    assert len(talk.desk.replies) == 1
+    talk.tell(Broken("llm", talk.desk.replies[0][0].generation, RuntimeError("boom")))
+    assert talk.of(Trouble)[-1].code == "llm.failed"
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_the_words_of_a_short_remark_are_kept_for_the_record() -> None:
+    talk = Talk()
+    talk.tell(Aside(100, 300, Transcript("Mm-hm.", Language.EN, 0.8)))
+    assert [(heard.text, heard.final) for heard in talk.of(Heard)] == [("Mm-hm.", True)]
+
+
+def test_fast_mode_holds_a_unit_until_nothing_is_computed_or_enough_is_voiced() -> None:
+    talk = Talk(fast=True)
+    talk.speaks(600)
+    talk.silent(100)
+    assert len(talk.of(UnitDone)) < talk.index
+    talk.transcribed(QUESTION)
+    talk.sounds_finished()
+    talk.silent(300)
+    before = len(talk.of(UnitDone))
+    talk.voices("The cheetah.", 1000)
+    assert len(talk.of(UnitDone)) == before + 1
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_noise_without_words_is_forgotten(text: str) -> None:
+    talk = Talk()
+    talk.asks(text.strip())
+    talk.silent(2000)
+    assert talk.desk.replies == []
+    assert [heard for heard in talk.of(Heard) if heard.final] == []

@@ -41,7 +41,8 @@ class MemoryRoomOptions(BaseModel):
     quiet_s: float = Field(default=2.0, ge=0)
     """In the tail the room is left this long after the agent fell silent..."""
     answer_wait_s: float = Field(default=6.0, ge=0)
-    """...or this long after the audio when the user spoke last and no answer has come yet."""
+    """...or this long after the audio when the user spoke last and no word was understood.  Words that were understood
+    are waited for with their answer for the whole tail."""
     playout_delay_ms: int = Field(default=40, ge=0)
 
 
@@ -75,7 +76,7 @@ class MemoryRoom:
         self._step = 0  # of 20 ms
         self._reported = -1
         self._sounded_until = 0  # step after the last one in which the agent sounded
-        self._busy = False
+        self._busy = self._asked = False
         self._spoke_since_user = True
         self.published: list[dict[str, Any]] = []
         self.dropped_commands = 0
@@ -134,6 +135,8 @@ class MemoryRoom:
         self.published.append(event)
         if event["type"] == "user.speech":
             self._spoke_since_user = False
+        elif event["type"] == "user.text":
+            self._asked = True
         elif event["type"] == "agent.state":
             self._busy = event["state"] != "listening"
 
@@ -162,7 +165,7 @@ class MemoryRoom:
         passed = self._step - ended
         if passed >= _steps(self._options.tail_s):
             return False
-        if self._busy:
+        if self._busy or self._asked:
             return True
         if self._spoke_since_user:
             return self._sounded_until > 0 and self._step - self._sounded_until < _steps(self._options.quiet_s)
@@ -184,6 +187,7 @@ class MemoryRoom:
             if not frame.silent:
                 self._sounded_until = self._step + 1
                 self._spoke_since_user = True
+                self._asked = False
             self._report(frame.number)
         while self._scheduled and self._scheduled[0].at_ms <= self._step * PLAYOUT_MS:
             self._give(self._scheduled.popleft().command)

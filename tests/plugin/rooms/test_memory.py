@@ -111,6 +111,13 @@ def test_a_user_who_spoke_last_is_given_time_for_an_answer() -> None:
     assert len(room.agent_audio) == 5 * 24000
 
 
+def test_words_that_were_understood_are_waited_for() -> None:
+    room = MemoryRoom(AUDIO, options=MemoryRoomOptions(fast=True, tail_s=15, answer_wait_s=4))
+    room.publish({"type": "user.text", "text": "Hello?"})
+    collect(room, Counting(range(500, 520)))  # an answer after 10 s
+    assert len(room.agent_audio) == pytest.approx((10.4 + 2.0) * 24000)
+
+
 def test_closing_ends_everything() -> None:
     async def main() -> int:
         room = MemoryRoom(AUDIO)

@@ -134,6 +134,7 @@ class Conductor:
         self._make_reply, self._set, self._fast = make_reply, settings, fast
         self._endpoint = Endpoint(settings.endpoint)
         self._generation = 0
+        self._decided = Decision.LISTEN
         self._utterances = 0
         self._now: Performance | None = None
         self._lines: deque[str] = deque(maxlen=WAITING_LINES)
@@ -160,7 +161,7 @@ class Conductor:
             case Interrupted():
                 if self._now and self._now.utterance.id == message.utterance_id:
                     self._end_performance(cut=True)
-                    self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+                    self._decide(Decision.LISTEN)
             case Typed():
                 self._on_typed(message.text)
             case Line():
@@ -242,7 +243,7 @@ class Conductor:
         heard_ms = utterance.heard * 1000 // OUTPUT_HZ
         answered = self._answered
         self._end_performance(cut=True)
-        self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+        self._decide(Decision.LISTEN)
         prior = ""
         if answered is not None and heard_ms < self._set.overlap.same_turn_ms:
             # Hardly anything of the answer was heard: the user had not finished, and goes on with the same turn.
@@ -268,6 +269,7 @@ class Conductor:
                     self._speculate(action.text, action.language)
                 case Drop():
                     self._end_performance(cut=True)
+                    self._decide(Decision.LISTEN)
                 case Partial():
                     start_ms = max(0, self._ear.sound().start_ms)
                     self._emit(Heard(self._ear.now_ms, action.text, start_ms, action.end_ms, False, action.language))
@@ -314,6 +316,7 @@ class Conductor:
     def _turn_over(self, over: TurnOver) -> None:
         self._emit(Heard(self._ear.now_ms, over.text, over.start_ms, over.end_ms, True, over.language))
         if self._now is not None:
+            self._decide(Decision.SPEAK)
             self._now.due, self._now.user_start_ms = True, over.start_ms
             self._release(self._now)
 
@@ -326,6 +329,7 @@ class Conductor:
         language = self._dialogue.language or language_of(text) or self._dialogue.latest_language
         performance = self._perform(text, language, lambda: self._dialogue.script(text, language))
         performance.due = True
+        self._decide(Decision.SPEAK)
 
     def _say_next(self) -> None:
         if not self._lines or self._now is not None or self._speaking() or self._ear.sound().start_ms >= 0:
@@ -334,6 +338,11 @@ class Conductor:
         language = language_of(text) or self._dialogue.latest_language
         performance = self._perform("", language, lambda: Script(language, text=text))
         performance.due = True
+
+    def _decide(self, decision: Decision) -> None:
+        if decision is not self._decided:
+            self._decided = decision
+            self._emit(Decided(self._ear.now_ms, decision))
 
     # -- speaking ---------------------------------------------------------------------------------------------------
 
@@ -346,7 +355,7 @@ class Conductor:
         if done or (now.utterance.complete and self._ear.now_ms > self._plays_until_ms + PLAYED_SLACK_MS):
             self._dialogue.ended(now.utterance)
             self._now, self._answered = None, None
-            self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+            self._decide(Decision.LISTEN)
             return False
         return True
 
@@ -376,7 +385,7 @@ class Conductor:
 
     def _begin(self, now: Performance) -> None:
         now.audible = True
-        self._emit(Decided(self._ear.now_ms, Decision.SPEAK))
+        self._decide(Decision.SPEAK)
         self._plays_until_ms = self._ear.now_ms
         self._answered = (now.user_text, now.user_start_ms) if now.user_text else None
         self._dialogue.began(now.utterance, now.user_text)
@@ -431,7 +440,7 @@ class Conductor:
             self._endpoint.on_failed()
         elif now is not None and now.reply.generation == broken.generation:
             self._end_performance(cut=True)
-            self._emit(Decided(self._ear.now_ms, Decision.LISTEN))
+            self._decide(Decision.LISTEN)
 
     # -- the unit's end -----------------------------------------------------------------------------------------------
 

@@ -113,6 +113,8 @@ class Performance:
     due: bool = False
     """The user's turn is over: the reply may be heard."""
     audible: bool = False
+    fallback: bool = False
+    """It only asks to say it again."""
     kept: deque[Piece] = field(default_factory=deque[Piece])
 
 
@@ -315,6 +317,8 @@ class Conductor:
 
     def _turn_over(self, over: TurnOver) -> None:
         self._emit(Heard(self._ear.now_ms, over.text, over.start_ms, over.end_ms, True, over.language))
+        if self._now is None:  # its reply broke: once more, now that it is certain to be wanted
+            self._speculate(over.text, over.language)
         if self._now is not None:
             self._decide(Decision.SPEAK)
             self._now.due, self._now.user_start_ms = True, over.start_ms
@@ -401,7 +405,7 @@ class Conductor:
             self._emit(Trouble(self._ear.now_ms, "reply.failed", finished.error))
         now.utterance.complete, now.utterance.written = True, finished.text
         self._dialogue.wrote(now.utterance)
-        if not now.audible and not now.kept:
+        if not now.audible and not now.kept and not now.fallback:
             self._nothing_said(now)
         elif now.due:
             self._release(now)
@@ -413,7 +417,7 @@ class Conductor:
         language = now.utterance.language
         text = self._dialogue.say_again(language)
         again = self._perform(now.user_text, language, lambda: Script(language, text=text))
-        again.due, again.user_start_ms = due, start_ms
+        again.due, again.user_start_ms, again.fallback = due, start_ms, True
 
     def _end_performance(self, *, cut: bool) -> None:
         """Stop the current reply, audible or not."""
@@ -439,8 +443,12 @@ class Conductor:
             self._working -= 1
             self._endpoint.on_failed()
         elif now is not None and now.reply.generation == broken.generation:
+            wanted = now.due and not now.audible and not now.fallback
             self._end_performance(cut=True)
-            self._decide(Decision.LISTEN)
+            if wanted:
+                self._nothing_said(now)
+            else:
+                self._decide(Decision.LISTEN)
 
     # -- the unit's end -----------------------------------------------------------------------------------------------
 

@@ -391,9 +391,13 @@ def test_a_broken_worker_is_reported_and_the_conversation_goes_on() -> None:
     talk.desk.asked.clear()
     talk.silent(100)
     talk.transcribed(QUESTION)
-    assert len(talk.desk.replies) == 1
+    talk.sounds_finished()
+    talk.silent(300)
     talk.tell(Broken("llm", talk.desk.replies[0][0].generation, RuntimeError("boom")))
     assert talk.of(Trouble)[-1].code == "llm.failed"
+    assert "again" in talk.script().text
+    talk.tell(Broken("voice", talk.desk.replies[1][0].generation, RuntimeError("boom")))
+    assert len(talk.desk.replies) == 2
     assert talk.of(Decided)[-1].decision is Decision.LISTEN
 
 

@@ -1,8 +1,8 @@
 """Speech to text by Whisper base (MIT), int8, through CTranslate2.
 
 The model was made for windows of 30 s, but its encoder takes shorter ones: a window of the speech and two seconds more
-(six or eight at least) costs a quarter and hears as well.  Too short a window makes it repeat itself; that is cut off where it
-is plain, else recognised again in the full window.
+(six or eight at least) costs a quarter and hears as well.  Too short a window makes it repeat itself; that is cut off
+where it is plain, else recognised again in the full window.
 """
 
 from __future__ import annotations

@@ -66,9 +66,13 @@ export class Captions {
   #announcer;
   #user = new Map();
   #agent = new Map();
+  #following = true;
 
   constructor(root, empty, announcer) {
     this.#root = root;
+    root.addEventListener("scroll", () => {
+      this.#following = root.scrollHeight - root.scrollTop - root.clientHeight < 60;
+    });
     this.#empty = empty;
     this.#announcer = announcer;
   }
@@ -79,6 +83,7 @@ export class Captions {
     this.#root.replaceChildren(this.#empty);
     this.#announcer.replaceChildren();
     this.#empty.hidden = false;
+    this.#following = true;
   }
 
   apply(event) {
@@ -133,10 +138,8 @@ export class Captions {
     const words = document.createElement("p");
     head.append(who);
     root.append(head, words);
-    const near = this.#root.scrollHeight - this.#root.scrollTop - this.#root.clientHeight < 80;
     this.#root.append(root);
     this.#empty.hidden = true;
-    if (near) this.#root.scrollTop = this.#root.scrollHeight;
     return {
       root,
       words,
@@ -158,7 +161,7 @@ export class Captions {
   #tidy() {
     const said = this.#root.getElementsByClassName("said");
     while (said.length > KEPT) said[0].remove();
-    const near = this.#root.scrollHeight - this.#root.scrollTop - this.#root.clientHeight < 120;
-    if (near) this.#root.scrollTop = this.#root.scrollHeight;
+    // Whoever has scrolled up to read is left in peace.
+    if (this.#following) this.#root.scrollTop = this.#root.scrollHeight;
   }
 }

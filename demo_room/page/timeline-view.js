@@ -124,11 +124,15 @@ export class TimelineView {
       this.#context.globalAlpha = 1;
       if (end - x > 44) this.#label(speaks ? t("speak") : t("listen"), x + 2, top + lane * 0.24, this.#colours.muted);
     });
-    for (const { at, phase } of timeline.overlaps) {
+    let free = view.width;
+    for (const { at, phase } of [...timeline.overlaps].reverse()) {
       if (at < view.from || phase === "started" || phase === "ended") continue;
       const x = view.x(at);
       this.#bar(x - 1, top + lane * 0.2, 2, lane * 0.62, this.#colours.latency);
-      this.#label(t(`overlap_${phase}`), x + 4, top + lane * 0.78, this.#colours.text);
+      const words = t(`overlap_${phase}`);
+      const end = x + 10 + this.#context.measureText(words).width;
+      if (end < free) this.#label(words, x + 4, top + lane * 0.78, this.#colours.text);
+      free = x;
     }
   }
 

@@ -3,6 +3,7 @@
 export const WINDOW_MS = 30000;
 const KEEP_MS = WINDOW_MS + 10000;
 const SAMPLES_PER_MS = 24;
+const TOUCHING_MS = 60;
 
 export class Timeline {
   speech = [];
@@ -86,7 +87,14 @@ export class Timeline {
 
   // Stretches of Venus's speech, each {from, to, state}, `state` being heard, sent, queued or discarded.
   blocks(mediaNow) {
-    return [...this.#utterances.values()].flatMap((utterance) => blocksOf(utterance, mediaNow));
+    const blocks = [...this.#utterances.values()].flatMap((utterance) => blocksOf(utterance, mediaNow));
+    const begins = [...this.#utterances.values()].map(({ sent }) => sent[0]?.at).filter((at) => at !== undefined);
+    for (const block of blocks) {
+      if (block.state !== "discarded") continue;
+      // What was dropped has no time of its own; it gives way to what was said instead.
+      block.to = Math.min(block.to, ...begins.filter((at) => at > block.from));
+    }
+    return joined(blocks);
   }
 
   #utterance(id, at) {
@@ -128,4 +136,14 @@ function blocksOf({ queued, taken, heard, sent, discarded }, mediaNow) {
     blocks.push({ from: free, to: free + (queued - taken) / SAMPLES_PER_MS, state: "queued" });
   }
   return blocks;
+}
+
+function joined(blocks) {
+  const result = [];
+  for (const block of blocks) {
+    const last = result.at(-1);
+    if (last && last.state === block.state && Math.abs(block.from - last.to) < TOUCHING_MS) last.to = block.to;
+    else result.push(block);
+  }
+  return result;
 }

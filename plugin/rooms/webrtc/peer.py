@@ -152,6 +152,11 @@ class Peer:
         return self._state
 
     @property
+    def expects_audio(self) -> bool:
+        """Whether the page sends audio."""
+        return self._expects_audio
+
+    @property
     def track(self) -> AgentTrack:
         """The agent's track, for its counters."""
         return self._track

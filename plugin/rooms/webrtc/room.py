@@ -222,11 +222,15 @@ class WebRtcRoom:
 
     async def _keep(self) -> None:
         """Let time go on without audio, and close the room when nobody is in it for too long."""
+        now = self._now()
         while True:
+            slept_from = now
             await asyncio.sleep(_FILL_EVERY_S)
             now = self._now()
             last = self._audio.last_arrival_s
-            if self._audio.clock.started and (last is None or now - last > _FILL_AFTER_S):
+            # After a stall of the whole loop there may be audio that has come and waits to be read.
+            stalled = now - slept_from > 2 * _FILL_EVERY_S
+            if not stalled and self._audio.clock.started and (last is None or now - last > _FILL_AFTER_S):
                 self._audio.fill(now, lost=last is not None)
             limit = self._options.grace_s if self._joined else self._options.join_s
             if self._alone_since is not None and now - self._alone_since > limit:
@@ -259,7 +263,9 @@ class WebRtcRoom:
 
     def joined(self, peer: Peer) -> None:
         self._joined = True
-        self._audio.clock.position(self._now())
+        if not peer.expects_audio:
+            # Otherwise time begins with the first sound.
+            self._audio.clock.position(self._now())
         log.info("page connected", extra={"room": self.kind})
 
     def lost(self, peer: Peer, reason: str, *, leaving: bool) -> None:

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+from realtime_venus.demo_room.commands import app, overridden
+from realtime_venus.demo_room.settings import RoomSettings
+from realtime_venus.engines.base import VenusError
+from typer.testing import CliRunner
+
+
+def test_options_come_before_settings() -> None:
+    settings = RoomSettings(port=1, key=SecretStr("open sesame"), grace_s=7)
+    changed = overridden(settings, host="0.0.0.0", port=None)
+    assert (changed.host, changed.port, changed.grace_s) == ("0.0.0.0", 1, 7)
+    assert changed.key == settings.key
+
+
+def test_an_option_is_checked_as_a_setting_is() -> None:
+    with pytest.raises(VenusError, match=r"^VENUS_ROOM__HOST=0\.0\.0\.0 lets other machines in: set VENUS_ROOM__KEY"):
+        overridden(RoomSettings(), host="0.0.0.0")
+    with pytest.raises(VenusError, match="65535"):
+        overridden(RoomSettings(), port=99_999)
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
+    result = CliRunner().invoke(app, ["--engine", "warp", "--no-open", "--port", "0"])
+    assert isinstance(result.exception, VenusError)
+    assert "cascade" in str(result.exception)

@@ -113,7 +113,8 @@ class _Preparation:
 
     async def __call__(self, report: Callable[[Progress], None]) -> Engine:
         # Made first, so that an unknown name or a missing package is said before a gigabyte is fetched.
-        engine = catalog.create(self._name, self._settings, self._models)
+        # Importing its packages takes seconds, during which the page must go on answering.
+        engine = await asyncio.to_thread(catalog.create, self._name, self._settings, self._models)
         await asyncio.to_thread(self._pull, report)
         return engine
 

@@ -107,9 +107,14 @@ export class Captions {
     bubble.words.textContent = event.text;
     bubble.root.classList.toggle("partial", !event.final);
     if (!event.final) return;
-    this.#user.delete(key);
+    // Kept by its start: a turn that was taken to be over may yet go on, and then has the same one.
     if (event.text.trim()) this.#announce(t("you"), event.text);
-    else bubble.root.remove();
+    else this.#forgetUser(key);
+  }
+
+  #forgetUser(key) {
+    this.#user.get(key)?.root.remove();
+    this.#user.delete(key);
   }
 
   #utterance(id) {
@@ -161,6 +166,7 @@ export class Captions {
   #tidy() {
     const said = this.#root.getElementsByClassName("said");
     while (said.length > KEPT) said[0].remove();
+    while (this.#user.size > KEPT) this.#user.delete(this.#user.keys().next().value);
     // Whoever has scrolled up to read is left in peace.
     if (this.#following) this.#root.scrollTop = this.#root.scrollHeight;
   }

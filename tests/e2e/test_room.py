@@ -115,6 +115,9 @@ async def test_partial_words_are_replaced_by_final_ones(start: Start) -> None:
         room.publish({**heard, "seq": 2, "at_ms": 9900, "final": True, "text": "Recognise speech."})
         await expect(made.page.locator(".said.partial")).to_have_count(0)
         await expect(made.page.locator(".said.user p").last).to_have_text("Recognise speech.")
+        room.publish({**heard, "seq": 3, "at_ms": 11_000, "final": True, "text": "Recognise speech, please."})
+        await expect(made.page.locator(".said.user p").last).to_have_text("Recognise speech, please.")
+        await expect(made.page.locator(".said.user")).to_have_count(2)
 
 
 async def test_words_are_shown_as_words_never_as_markup(start: Start) -> None:

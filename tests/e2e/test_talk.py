@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 VENUS = str(Path(sys.executable).with_name("venus"))
 READY_S = 240
-ANSWER_MS = 60_000
+ANSWER_MS = 120_000
 LEAD_S = 2.0
 """Silence in front of the question, while the call is being made."""
 
@@ -137,6 +137,8 @@ async def test_interrupted_she_falls_silent_and_answers_the_new_question(
         await expect(page.locator(".said.agent span[data-state=dropped]").first).to_be_visible()
         await expect(page.locator(".said.agent span[data-state=heard]").first).to_be_visible()
         await answered(page, 2)
+        if picture := os.environ.get("VENUS_SCREENSHOT"):
+            await page.screenshot(path=picture, full_page=True)
         recording = await Recording.of(page)
     asked = stretches(recording.user, 2.5)
     interruption = asked[1][0]

@@ -44,7 +44,7 @@ class _Errors(Protocol):
 class _Runtime(Protocol):
     def SessionOptions(self) -> _Options: ...  # noqa: N802 - onnxruntime's name
 
-    def InferenceSession(self, path: str, options: _Options, *, providers: Sequence[str]) -> _Session: ...  # noqa: N802
+    def InferenceSession(self, path: str | bytes, options: _Options, *, providers: Sequence[str]) -> _Session: ...  # noqa: N802
 
 
 _RUNTIME: Final = cast(_Runtime, onnxruntime)
@@ -62,23 +62,25 @@ _UNUSABLE: Final = (
 class OnnxSession:
     """A loaded graph; may be run from several threads at once.
 
-    ``threads`` is the number of cores one run may use.  Raises :class:`EngineError` for a file that is not there or is
-    not a usable graph.
+    ``model`` is a file or a serialised graph, ``threads`` the number of cores one run may use.  Raises
+    :class:`EngineError` for a file that is not there or is not a usable graph.
     """
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
+    def __init__(self, model: Path | bytes, threads: int = 1) -> None:
         options = _RUNTIME.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = _ERRORS_ONLY
         # Idle workers would spin on a core that another stage of the same answer is waiting for.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not path.is_file():
-            raise EngineError(f"The model file {path} does not exist: run 'venus models pull'")
+        if isinstance(model, Path) and not model.is_file():
+            raise EngineError(f"The model file {model} does not exist: run 'venus models pull'")
+        source = str(model) if isinstance(model, Path) else model
         try:
-            self._session = _RUNTIME.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = _RUNTIME.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         except _UNUSABLE as error:
-            raise EngineError(f"The model file {path} is damaged: run 'venus models verify' ({error})") from error
+            name = f"file {model}" if isinstance(model, Path) else "graph"
+            raise EngineError(f"The model {name} is damaged: run 'venus models verify' ({error})") from error
 
     def run(self, feeds: Mapping[str, Tensor], outputs: Sequence[str] | None = None) -> list[Tensor]:
         """Run the graph; ``outputs`` names what is wanted, ``None`` means all of it, in the graph's order."""

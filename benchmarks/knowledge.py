@@ -18,16 +18,21 @@ from typing import Any, cast
 
 from realtime_venus.engines.base import Language
 from realtime_venus.engines.cascade.facts import clock_answer
+from realtime_venus.engines.cascade.history import History
 from realtime_venus.engines.cascade.honest import cannot_look_up
 from realtime_venus.engines.cascade.llm import LlamaOptions, LlamaReplyModel
 from realtime_venus.engines.cascade.parts import Message
-from realtime_venus.engines.cascade.prompt import Brief, final_message, opening, prompt
+from realtime_venus.engines.cascade.prompt import Brief, final_message, opening, prompt, user_text
 from realtime_venus.engines.cascade.router import Embedder, FactRouter, Head
 
 SETS = Path(__file__).resolve().parents[1] / "tests" / "kits" / "knowledge"
 THRESHOLD = 0.5
 MAX_TOKENS = 60
 AT = datetime.fromisoformat("2026-11-30T15:41:00+01:00")
+
+_ANSWER = {Language.EN: "Sure. First of all, it depends on what you like.", Language.ZH: "好的，先来看看一般的情况。"}
+_HEARD = 4
+"""Characters of it that were heard before the user interrupted."""
 
 _SPECIFIC = re.compile(
     r"\d|[$€£¥]|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|thousand)\b"
@@ -82,9 +87,12 @@ def read_kit(folder: Path) -> list[Question]:
             continue
         said = [event["text"] for event in sample["events"] if event["role"] in {"question", "overlap"}]
         language = Language(sample["language"])
-        begun = "Sure —" if language is Language.EN else "好的——"
-        before = tuple(m for text in said[:-1] for m in (Message("user", text), Message("assistant", begun)))
-        questions.append(Question(sample["id"], language, said[-1], keywords, (), before))
+        history = History()
+        for text in said[:-1]:  # of each earlier answer only the first words were heard
+            history.user(user_text(text, final=True), language)
+            history.agent(_ANSWER[language], language)
+            history.heard(_ANSWER[language][:_HEARD])
+        questions.append(Question(sample["id"], language, said[-1], keywords, (), tuple(history.messages())))
     return questions
 
 

@@ -11,8 +11,11 @@ from ..base import Language
 from .parts import Message
 
 FORMAT = 1
-CUT = {Language.EN: " —", Language.ZH: "——"}
-"""What stands at the end of a message that the user cut off."""
+CUT = {
+    Language.EN: "(The user cut you off there and heard no more of it.)",
+    Language.ZH: "（用户在这里打断了你，后面的话没有听到。）",
+}
+"""Follows a message that the user cut off, as a message of its own: a mark inside it the model would imitate."""
 _EARLIER = {Language.EN: "Earlier in this call: ", Language.ZH: "刚才聊过："}
 _LONGEST_SUMMARY = 600
 _GIST = {Language.EN: 60, Language.ZH: 24}
@@ -63,8 +66,9 @@ class Turn:
         messages = [Message("user", self.user)] if self.user else []
         heard = self.said if self.heard is None else self.heard.rstrip()
         if heard:
-            words = heard.rstrip(" ,，、;；:：—") + CUT[self.language] if self.cut else heard
-            messages.append(Message("assistant", words))
+            messages.append(Message("assistant", heard))
+            if self.cut:
+                messages.append(Message("system", CUT[self.language]))
         return messages
 
 

@@ -8,6 +8,7 @@ from the callback that llama.cpp asks for every token.
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,11 @@ from typing import Protocol, cast
 from ..base import EngineError, MissingExtra, NotEnoughMemory
 from .chatml import chatml
 from .parts import Message
+
+# Two threads meet at hundreds of barriers a token.  By default OpenMP spins there for some ten milliseconds before it
+# lets go of the core: when something else holds the second core, every barrier costs that, and a token takes seconds.  Read
+# once, when the OpenMP library is loaded; a value set by the user stands.
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 try:
     import xllamacpp

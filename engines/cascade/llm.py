@@ -20,10 +20,10 @@ from ..base import EngineError, MissingExtra, NotEnoughMemory
 from .chatml import chatml
 from .parts import Message
 
-# Two threads meet at hundreds of barriers a token.  By default OpenMP spins there for some ten milliseconds before it
-# lets go of the core: when something else holds the second core, every barrier costs that, and a token takes seconds.  Read
-# once, when the OpenMP library is loaded; a value set by the user stands.
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+# Two threads meet at hundreds of barriers a token.  By default OpenMP spins at each for some ten milliseconds before it
+# lets go of the core: when something else holds the second core, a token takes seconds.  Read once, when the OpenMP
+# library is loaded; a value set by the user stands.
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 try:
     import xllamacpp

@@ -30,8 +30,8 @@ LINES = {
     "en": "Sourdough bread begins with flour and water, and with a little patience. The baker feeds the starter every "
     "day, and after about a week it is lively enough to raise a loaf of bread. Then the dough is mixed, folded, shaped "
     "and left to rest in a cool place until the next morning, when the oven is already hot.",
-    "zh": "做面包先要有面粉和水，还要有一点耐心。面包师每天都要喂养酵头，大约一个星期以后，它就有足够的力气让面团发起来。"
-    "然后把面团揉好，折叠，整形，放在阴凉的地方过一夜，第二天早上再送进烤箱。",
+    "zh": "做面包先要有面粉和水，还要有一点耐心。面包师每天都要喂养酵头，大约一个星期以后，"
+    "它就有足够的力气让面团发起来。然后把面团揉好，折叠，整形，放在阴凉的地方过一夜，第二天早上再送进烤箱。",
 }
 
 

@@ -63,9 +63,9 @@ def latency_part(quick: bool) -> list[str]:
     out = [
         "## User's last sound → first audio of the answer, seconds, p50 / p90",
         "",
-        "At the room's edge (`rooms/memory`), over the question stems of the whole duplex kit. No opener is used: what
-        is", "timed is the answer itself. Starts before the end of the question are false starts and not in the
-        figures.", "",
+        "At the room's edge (`rooms/memory`), over the question stems of the whole duplex kit. No opener is used: what",
+        "is timed is the answer itself. Starts before the end of the question are false starts, not in the figures.",
+        "",
         "| language | all | quiet machine (others under 0.15 cores) | false starts | no answer in 6 s |",
         "| --- | --- | --- | --- | --- |",
     ]

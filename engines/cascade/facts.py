@@ -30,17 +30,6 @@ _TIME_EN = re.compile(
 _TIME_ZH = re.compile(
     r"几点|现在.{0,4}(?:时间|时候)|(?:时间|时候).{0,2}(?:现在|了)|多少点|什么时间了|离.{1,8}还有多久|还有多(?:久|长时间)|半夜|中午了|早上好|晚上好|下午好"
 )
-_DATE_EN = re.compile(
-    r"\b(today|tonight|tomorrow|yesterday|date|what day|which day|day is it|weekday|weekend|this (?:week|month|year)"
-    r"|what (?:month|year)|which (?:month|year)|current (?:day|month|year)|(?:days|weeks|months)"
-    r" (?:until|till|left|before)"
-    r"|next (?:week|month|year|monday|tuesday|wednesday|thursday|friday|saturday|sunday)|(?:leap) year)\b",
-    re.IGNORECASE,
-)
-_DATE_ZH = re.compile(
-    r"今天|今晚|明天|后天|昨天|前天|几号|几月|哪天|哪一天|星期几|周几|礼拜几|周末|今年|明年|去年|这个月|下个月|这周|下周|哪一年|什么日子|日期|还有几天|还有多少天"
-)
-
 _CLOCK_ONLY_EN = re.compile(
     r"(?:(?:hey|hi|hello|so|and|ok|okay|please|excuse me|can you tell me|could you tell me|tell me|do you know"
     r"|do you have|by the way)\s+)*"
@@ -109,11 +98,6 @@ def _part_of_day_zh(hour: int) -> str:
 def concerns_time(text: str, language: Language) -> bool:
     """Whether an answer to ``text`` may need the time of day."""
     return bool((_TIME_ZH if language is Language.ZH else _TIME_EN).search(text))
-
-
-def concerns_date(text: str, language: Language) -> bool:
-    """Whether an answer to ``text`` may need today's date."""
-    return bool((_DATE_ZH if language is Language.ZH else _DATE_EN).search(text))
 
 
 def clock_answer(text: str, language: Language, now: datetime) -> str | None:

@@ -26,7 +26,7 @@ Summarise = Callable[[str, Sequence[Message]], str]
 
 
 def count_tokens(text: str) -> int:
-    """An upper-side estimate of the model's tokens: measured on both languages, see tests."""
+    """A rough, rather too high estimate of the model's tokens; the limits leave room for its error."""
     wide = sum(1 for letter in text if ord(letter) >= 0x2E80)
     return wide * 3 // 4 + (len(text) - wide + 2) // 3 + 5
 

@@ -140,7 +140,10 @@ class Reply:
     # -- the voicing thread -----------------------------------------------------------------------------------------
 
     def speak(self) -> None:
-        """Voice the clauses.  Runs on a worker thread until the reply is spoken or cancelled."""
+        """Voice the clauses.  Runs on a worker thread until the reply is spoken or cancelled.
+
+        What is no :class:`~..base.EngineError` is raised, and then no :class:`Finished` is posted.
+        """
         try:
             while (entry := self._clauses.get()) is not None:
                 if not self._cancelled:
@@ -150,8 +153,8 @@ class Reply:
             self._error = self._error or str(error)
         finally:
             self._first_voiced.set()
-            if not self._cancelled:
-                self._post(Finished(self.generation, "".join(self._text), self._error))
+        if not self._cancelled:
+            self._post(Finished(self.generation, "".join(self._text), self._error))
 
     def _voice_clause(self, clause: str, language: Language) -> None:
         words = spoken(clause, language)

@@ -133,10 +133,11 @@ class Workers:
     def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], None], reply: Reply | None = None) -> None:
         def report(done: Future[None]) -> None:
             error = None if done.cancelled() else done.exception()
+            if reply is not None and (done.cancelled() or error is not None):
+                # The other half of it waits for this one.
+                reply.cancel()
+                reply.abandon()
             if error is not None:
-                if reply is not None:
-                    reply.cancel()
-                    reply.abandon()
                 self._post(Broken(name, reply.generation if reply else -1, error))
 
         pool.submit(work).add_done_callback(report)

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..base import (
     INPUT_HZ,
@@ -63,6 +64,7 @@ class CascadeSession(EngineSession):
         self._closed = closed
         self._close_once = threading.Lock()
         self._closing = False
+        self._shutting: Future[None] | None = None
         self._workers = workers(self._post)
         self._conductor = build(self._emit, self._workers, self._post)
         self._thread = threading.Thread(target=self._run, name="venus-conductor", daemon=True)
@@ -163,14 +165,17 @@ class CascadeSession(EngineSession):
             self._emit(Trouble(0, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
 
     async def close(self) -> None:
+        """Stop all work of the session and end :meth:`events`.
+
+        Goes on to the end on a thread of its own, also when the caller gives up waiting; every caller waits for it.
+        """
         with self._close_once:
-            first, self._closing = not self._closing, True
-        if first:
-            await asyncio.get_running_loop().run_in_executor(None, self._shut)
-            with self._out_lock:
-                self._over = True
-            self._wake.set()
-            self._closed()
+            self._closing = True
+            if self._shutting is None:
+                pool = ThreadPoolExecutor(1, "venus-close")
+                self._shutting = pool.submit(self._shut)
+                pool.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(self._shutting))
 
     def _shut(self) -> None:
         self._conductor.stop()
@@ -178,4 +183,9 @@ class CascadeSession(EngineSession):
         with contextlib.suppress(queue.Full):
             self._inbox.put_nowait(None)
         self._thread.join()
+        self._conductor.stop()  # its last message may have begun another reply
         self._workers.close()
+        with self._out_lock:
+            self._over = True
+        self._rouse()
+        self._closed()

@@ -68,7 +68,14 @@ class WorkerPool(Protocol):
     ) -> None: ...
     def aside(self, audio: FloatPcm, start_ms: int, end_ms: int, language: Language | None) -> None: ...
     def judge(self, job: int, audio: FloatPcm) -> None: ...
-    def prefill(self, messages: Callable[[], Sequence[Message]], cancelled: Callable[[], bool]) -> None: ...
+    def prefill(
+        self,
+        messages: Callable[[], Sequence[Message]],
+        language: Language,
+        cancelled: Callable[[], bool],
+        *,
+        closed: bool = False,
+    ) -> None: ...
     def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None: ...
 
 
@@ -99,7 +106,12 @@ class Line:
     text: str
 
 
-Input = MediaUnit | OverlapTold | HeardTold | Interrupted | Typed | Line | Changes | Report
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The session is open: get ready while nobody has spoken yet."""
+
+
+Input = Begin | MediaUnit | OverlapTold | HeardTold | Interrupted | Typed | Line | Changes | Report
 
 
 @dataclass(slots=True)
@@ -154,6 +166,8 @@ class Conductor:
     def handle(self, message: Input) -> None:
         """Take one message."""
         match message:
+            case Begin():
+                self._begin_session()
             case MediaUnit():
                 self._on_unit(message)
             case OverlapTold():
@@ -266,7 +280,7 @@ class Conductor:
                     self._working += 1
                     self._workers.judge(action.job, self._ear.audio()[0])
                 case Prefill():
-                    self._prefill(action.text)
+                    self._prefill(action)
                 case Speculate():
                     self._speculate(action.text, action.language)
                 case Drop():
@@ -287,17 +301,27 @@ class Conductor:
         """The language to recognise: a setting, or what a long enough stretch of this turn has shown."""
         return self._dialogue.language or (self._sure_language if samples >= 2 * INPUT_HZ else None)
 
-    def _prefill(self, text: str) -> None:
+    def _begin_session(self) -> None:
+        """Run the rules of the conversation through the model while nobody has spoken yet."""
+        for language in [self._dialogue.language] if self._dialogue.language else Language:
+            self._working += 1
+            self._workers.prefill(lambda at=language: self._dialogue.rules(at), language, lambda: False)
+
+    def _prefill(self, action: Prefill) -> None:
         self._prefill_wanted += 1
         wanted = self._prefill_wanted
-        language = self._sure_language or self._dialogue.latest_language
+        text = action.text
+        language = self._dialogue.language or language_of(text) or self._dialogue.latest_language
         if self._fast:
             # Without a clock there is nothing to hide the time behind.
             self._endpoint.on_prefilled()
             return
         self._working += 1
         self._workers.prefill(
-            lambda: self._dialogue.open_prompt(text, language), lambda: self._prefill_wanted != wanted
+            lambda: self._dialogue.open_prompt(text, language, complete=action.complete),
+            language,
+            lambda: self._prefill_wanted != wanted,
+            closed=action.complete,
         )
 
     def _speculate(self, text: str, language: Language) -> None:
@@ -405,19 +429,29 @@ class Conductor:
             self._emit(Trouble(self._ear.now_ms, "reply.failed", finished.error))
         now.utterance.complete, now.utterance.written = True, finished.text
         self._dialogue.wrote(now.utterance)
-        if not now.audible and not now.kept and not now.fallback:
+        if not now.audible and not now.kept:
             self._nothing_said(now)
         elif now.due:
             self._release(now)
 
     def _nothing_said(self, now: Performance) -> None:
-        """The model gave no words: ask again rather than leave the user in silence."""
+        """There is nothing to hear: ask again rather than leave the user in silence, but only once."""
         due, start_ms = now.due, now.user_start_ms
         self._now = None
+        if now.fallback:
+            self._give_up(now)
+            return
         language = now.utterance.language
         text = self._dialogue.say_again(language)
         again = self._perform(now.user_text, language, lambda: Script(language, text=text))
         again.due, again.user_start_ms, again.fallback = due, start_ms, True
+
+    def _give_up(self, now: Performance) -> None:
+        """The turn gets no answer: be ready for the next one."""
+        if now.due:
+            self._ear.forget()
+            self._endpoint.reset()
+        self._decide(Decision.LISTEN)
 
     def _end_performance(self, *, cut: bool) -> None:
         """Stop the current reply, audible or not."""
@@ -443,9 +477,8 @@ class Conductor:
             self._working -= 1
             self._endpoint.on_failed()
         elif now is not None and now.reply.generation == broken.generation:
-            wanted = now.due and not now.audible and not now.fallback
             self._end_performance(cut=True)
-            if wanted:
+            if now.due and not now.audible:
                 self._nothing_said(now)
             else:
                 self._decide(Decision.LISTEN)

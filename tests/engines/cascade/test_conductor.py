@@ -97,7 +97,14 @@ class Desk:
     def judge(self, job: int, audio: FloatPcm) -> None:
         self.judged.append(job)
 
-    def prefill(self, messages: Callable[[], Sequence[Message]], cancelled: Callable[[], bool]) -> None:
+    def prefill(
+        self,
+        messages: Callable[[], Sequence[Message]],
+        language: Language,
+        cancelled: Callable[[], bool],
+        *,
+        closed: bool = False,
+    ) -> None:
         self.prefills.append(messages)
 
     def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None:
@@ -263,8 +270,8 @@ def test_after_an_interruption_the_new_words_are_answered_and_the_model_knows_wh
     talk.sounds_finished()
     talk.silent(1500)
     messages = talk.script().messages
-    assert [message.role for message in messages[-3:]] == ["user", "assistant", "user"]
-    heard = messages[-2].content
+    assert [message.role for message in messages[-4:]] == ["user", "assistant", "system", "user"]
+    heard = messages[-3].content
     assert heard.startswith("The cheetah is the fastest")
     assert "of all of them" not in heard
     assert messages[-1].content == "And the slowest?"
@@ -381,6 +388,19 @@ def test_an_empty_reply_becomes_a_request_to_say_it_again() -> None:
     assert "again" in talk.script().text
     talk.voices(talk.script().text)
     assert len(talk.of(Speech)) == 1
+
+
+def test_when_not_even_that_can_be_said_she_listens_again() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.silent(300)
+    talk.written("", error="no voice")
+    talk.written("", error="no voice")
+    assert len(talk.desk.replies) == 2
+    assert [trouble.code for trouble in talk.of(Trouble)] == ["reply.failed", "reply.failed"]
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+    talk.tell(Line("Welcome."))
+    assert talk.script().text == "Welcome."
 
 
 def test_a_broken_worker_is_reported_and_the_conversation_goes_on() -> None:

@@ -1,11 +1,11 @@
-"""The cascade as an engine: loads the models once, shares them among sessions, one language-model slot a session."""
+"""The cascade as an engine: loads the models once, shares them among sessions, a seat with its language-model slots a session."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ from .clauses import ClauseOptions
 from .conductor import Conductor
 from .dialogue import Dialogue
 from .ear import Ear
-from .parts import Recogniser, ReplyModel, TurnDetector
+from .parts import Recogniser, ReplyModel, TurnDetector, Voice, Voiced
 from .reply import Finished, Piece, Reply
 from .router import Embedder, FactRouter, Head
 from .session import CascadeSession
@@ -49,6 +49,26 @@ class Parts:
     close: Callable[[], None]
 
 
+class _NoVoice:
+    """Stands in for the voice of a language that has none here: what should be spoken becomes an error of its reply."""
+
+    languages: tuple[Language, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __init__(self, error: EngineError) -> None:
+        self._error = error
+
+    def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
+        raise self._error
+
+
+def _voice(voices: VoiceBook, language: Language, name: str | None) -> Voice:
+    try:
+        return voices.voice(language, name)
+    except EngineError as error:
+        return _NoVoice(error)
+
+
 class CascadeEngine(Engine):
     """The default engine.
 
@@ -69,7 +89,7 @@ class CascadeEngine(Engine):
         self.voices = MappingProxyType(dict[Language, tuple[str, ...]]())
         self._parts: Parts | None = None
         self._lock = threading.Lock()
-        self._free_slots = list(range(settings.max_sessions))
+        self._free_seats = set(range(settings.max_sessions))
         self._sessions: set[CascadeSession] = set()
 
     async def load(self) -> None:
@@ -85,19 +105,20 @@ class CascadeEngine(Engine):
         router = FactRouter(parts.embedder, parts.head)
         dialogue = Dialogue(options, self._settings, parts.voices, router)
         with self._lock:
-            if not self._free_slots:
+            if not self._free_seats:
                 raise EngineFull(f"all {self.max_sessions} sessions of the engine are in use")
-            slot = self._free_slots.pop(0)
+            seat = min(self._free_seats)  # the first seats are the ones whose rules are still cached
+            self._free_seats.remove(seat)
         session: CascadeSession | None = None
 
         def closed() -> None:
             with self._lock:
-                self._free_slots.append(slot)
+                self._free_seats.add(seat)
                 if session is not None:
                     self._sessions.discard(session)
 
         def workers(post: Callable[[Report], None]) -> Workers:
-            return Workers(parts.recogniser, parts.turns, parts.model, slot, post)
+            return Workers(parts.recogniser, parts.turns, parts.model, seat, post)
 
         def build(emit: Callable[[EngineEvent], None], crew: Workers, post: Callable[[Report], None]) -> Conductor:
             return self._conductor(parts, dialogue, options, emit, crew, post)
@@ -116,11 +137,13 @@ class CascadeEngine(Engine):
         workers: Workers,
         post: Callable[[Piece | Finished], None],
     ) -> Conductor:
-        clauses = ClauseOptions(first_chars=self._settings.first_clause_chars)
+        clauses = ClauseOptions(
+            first_chars=self._settings.first_clause_chars, first_words_most=self._settings.first_clause_words
+        )
 
         def make_reply(generation: int, language: Language) -> Reply:
             name = dialogue.voice(language)
-            voice = parts.voices.voice(language, name)
+            voice = _voice(parts.voices, language, name)
             return Reply(generation, voice, name, post, options=clauses, pause_for_voice=parts.voices.heavy(voice))
 
         ear = Ear(SileroVad(parts.speech))

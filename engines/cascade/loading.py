@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ..base import EngineError, Language
+from ..base import EngineError, Language, VenusError
 from ..silero import SileroModel
 from ..store.store import Store
 from .asr import WhisperRecogniser
@@ -23,6 +23,7 @@ from .tts.hibari import HibariVoice
 from .tts.kokoro import KokoroVoice
 from .tts.voices import VoiceBook, VoiceEntry
 from .turn_detector import SmartTurn
+from .workers import SLOTS_PER_SESSION, slot_of
 
 _log = logging.getLogger(__name__)
 
@@ -46,39 +47,47 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
     """
     size = choose_model(psutil.virtual_memory().available, settings.model)
     gguf = store.path(_GGUF[size.name])
+    whisper = store.path("whisper-base/model.bin").parent
+    smart_turn = store.path("smart-turn-v3.2-cpu.onnx")
     threads = threads_for(settings)
     with ThreadPoolExecutor(4, "venus-load") as pool:
         model = pool.submit(_reply_model, gguf, settings, threads)
-        recogniser = pool.submit(_recogniser, store.path("whisper-base/model.bin").parent)
+        recogniser = pool.submit(_recogniser, whisper)
         voices = pool.submit(_voices, store, threads)
         segmenter = pool.submit(warm_up)
-        embedder = Embedder()
-        turns = SmartTurn(store.path("smart-turn-v3.2-cpu.onnx"))
-        segmenter.result()
-        loaded = model.result()
-        return Parts(
-            recogniser=recogniser.result(),
-            turns=turns,
-            model=loaded,
-            voices=voices.result(),
-            speech=SileroModel(),
-            embedder=embedder,
-            head=Head.shipped(),
-            close=loaded.close,
-        )
+        try:
+            embedder = Embedder()
+            turns = SmartTurn(smart_turn)
+            segmenter.result()
+            loaded = model.result()
+            return Parts(
+                recogniser=recogniser.result(),
+                turns=turns,
+                model=loaded,
+                voices=voices.result(),
+                speech=SileroModel(),
+                embedder=embedder,
+                head=Head.shipped(),
+                close=loaded.close,
+            )
+        except VenusError:
+            if model.exception() is None:
+                model.result().close()
+            raise
 
 
 def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaReplyModel:
     options = LlamaOptions(
-        slots=settings.max_sessions,
+        slots=settings.max_sessions * SLOTS_PER_SESSION,
         context_tokens=settings.context_tokens,
         threads=threads,
         temperature=settings.temperature,
     )
     model = LlamaReplyModel(path, options)
-    # The rules and examples of English wait in the first slot; a session's own prompt costs only what differs from
-    # them.
-    model.prefill(0, opening(Brief(facts=settings.facts), Language.EN, local_clock()), lambda: False)
+    # The rules of both languages wait in the first seat; a session pays only for what differs in its own.
+    for language in Language:
+        rules = opening(Brief(facts=settings.facts), language, local_clock())
+        model.prefill(slot_of(0, language), rules, lambda: False)
     return model
 
 

@@ -84,6 +84,20 @@ def test_a_fixed_text_is_spoken_whole_and_the_model_is_not_asked() -> None:
     assert making.finished.text == "这个我查不到，我这里没有联网。"
 
 
+def test_a_line_that_is_known_to_be_better_is_said_instead_of_the_models_words() -> None:
+    voice, model = Tone(), Words(*SENTENCES)
+    making = Making(voice)
+    making.make(Script(Language.EN, ASKED.messages, instead=lambda: "I can't look that up here."), model)
+    assert "".join(making.clauses) == "I can't look that up here."
+    assert making.finished.text == "I can't look that up here."
+
+
+def test_without_a_better_line_the_models_words_are_said() -> None:
+    making = Making(Tone())
+    making.make(Script(Language.EN, ASKED.messages, instead=lambda: ""), Words(*SENTENCES))
+    assert making.finished.text == TEXT
+
+
 def test_what_is_voiced_is_the_spoken_form_and_what_is_shown_the_written_one() -> None:
     voice = Tone()
     making = Making(voice)

@@ -21,6 +21,7 @@ from realtime_venus.engines.cascade.workers import (
     Recognised,
     Report,
     Workers,
+    slot_of,
 )
 
 from ...kit.cascade import DEADLINE_S, Gate, Hears, Surely, Tone, Words
@@ -96,14 +97,14 @@ def test_the_turn_is_judged(crew: Crew) -> None:
     assert crew.next() == Judged(9, 0.95)
 
 
-def test_a_prompt_is_prefilled_in_the_slot_of_the_session(crew: Crew) -> None:
-    crew.workers.prefill(lambda: PROMPT, lambda: False)
+def test_a_prompt_is_prefilled_in_the_slot_of_the_session_and_language(crew: Crew) -> None:
+    crew.workers.prefill(lambda: PROMPT, Language.ZH, lambda: False)
     assert crew.next() == Prefilled()
-    assert crew.model.prefilled == [(1, tuple(PROMPT))]
+    assert crew.model.prefilled == [(slot_of(1, Language.ZH), tuple(PROMPT))]
 
 
 def test_a_prefill_that_nobody_wants_any_more_is_not_begun(crew: Crew) -> None:
-    crew.workers.prefill(lambda: PROMPT, lambda: True)
+    crew.workers.prefill(lambda: PROMPT, Language.ZH, lambda: True)
     assert crew.next() == Prefilled()
     assert crew.model.prefilled == []
 
@@ -139,7 +140,7 @@ def test_a_reply_is_written_and_spoken(crew: Crew) -> None:
     assert isinstance(piece, Piece)
     assert (piece.clause, piece.generation) == ("Hello there.", 5)
     assert crew.next() == Finished(5, "Hello there.")
-    assert (crew.model.asked[0].slot, crew.model.asked[0].max_tokens) == (1, 50)
+    assert (crew.model.asked[0].slot, crew.model.asked[0].max_tokens) == (slot_of(1, Language.EN), 50)
 
 
 def test_a_reply_cancelled_before_its_turn_asks_nothing_of_the_model_and_the_next_one_is_spoken(crew: Crew) -> None:
@@ -193,7 +194,7 @@ def test_a_prompt_that_cannot_be_made_is_reported(crew: Crew) -> None:
     def broken_prompt() -> list[Message]:
         raise KeyError("boom")
 
-    crew.workers.prefill(broken_prompt, lambda: False)
+    crew.workers.prefill(broken_prompt, Language.EN, lambda: False)
     broken = crew.next()
     assert isinstance(broken, Broken)
     assert (broken.work, broken.generation) == ("llm", -1)
@@ -253,7 +254,7 @@ def test_close_waits_for_what_runs_and_leaves_no_thread() -> None:
 def test_close_lets_a_reply_go_whose_text_was_never_begun() -> None:
     gate = Gate()
     crew = Crew(model=Words("Hello", gate=gate))
-    crew.workers.prefill(lambda: PROMPT, lambda: False)
+    crew.workers.prefill(lambda: PROMPT, Language.ZH, lambda: False)
     gate.reached()
     crew.workers.reply(crew.reply(), asked, 50)  # its voice waits already, its text stands in line
     closing = threading.Thread(target=crew.workers.close, daemon=True)

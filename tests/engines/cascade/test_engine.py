@@ -266,7 +266,7 @@ class Talk:
         return [turn for turn in self.turns if turn["speaker"] != "agent"]
 
     def understood_by(self, listener: WhisperRecogniser, language: Language) -> str:
-        audio = self.agent_audio.astype(np.float32) / 32768
+        audio = (self.agent_audio / 32768).astype(np.float32)
         transcribed = listener.transcribe(_resample(audio, OUTPUT_HZ, INPUT_HZ)[: 29 * INPUT_HZ], language)
         assert transcribed is not None
         return transcribed.text
@@ -348,7 +348,7 @@ async def test_interrupted_in_a_long_line_it_gives_way_and_answers_the_new_quest
         "before the sun. Every morning he lit the oven, and every morning the smell of bread went down the street. "
         "The children woke up, the dogs woke up, and even the old miller at the end of the road opened his window."
     )
-    spoken = await talk(engine, asked("en_user_interruption_02", lead_s=6, role="overlap"), Say(story))
+    spoken = await talk(engine, asked("en_user_interruption_03", lead_s=6, role="overlap"), Say(story))
     verdicts = [event.phase for event in spoken.events if isinstance(event, ev.OverlapEvent)]
     assert "yield" in verdicts
     cut, answer = spoken.said()
@@ -356,5 +356,5 @@ async def test_interrupted_in_a_long_line_it_gives_way_and_answers_the_new_quest
     assert cut["heard"]
     assert story.startswith(cut["heard"])
     assert len(cut["heard"]) < len(story) * 2 / 3
-    assert "Saturn" in answer["heard"]
+    assert "bamboo" in answer["heard"].lower()
     assert not answer["interrupted"]

@@ -59,9 +59,7 @@ class Words:
         self.prefilled: list[tuple[int, tuple[Message, ...]]] = []
         self.given = 0
 
-    def prefill(
-        self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool], *, closed: bool = False
-    ) -> None:
+    def prefill(self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool]) -> None:
         self.prefilled.append((slot, tuple(messages)))
         if self.gate is not None:
             self.gate.hold()

@@ -128,7 +128,6 @@ def test_an_open_prompt_is_a_beginning_of_the_final_one() -> None:
     *final_before, final = told.prompt(QUESTION)
     assert before == final_before
     assert final.content.startswith(last.content)
-    assert told.dialogue.open_prompt(QUESTION, Language.EN, complete=True) == [*final_before, final]
 
 
 def test_the_rules_stand_before_every_conversation() -> None:

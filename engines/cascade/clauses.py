@@ -61,6 +61,10 @@ _EN_NUMBERS: Final = word_set(
     "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion "
     "point minus half"
 )
+_EN_VERB: Final = frozenset(
+    "is are was were has have had can will would should could does did".split()  # noqa: SIM905
+)
+_SUBJECT_WORDS: Final = 3
 _ABBREVIATIONS: Final = word_set(
     "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave "
     "blvd al a.m p.m e.g i.e u.s u.k cf est min max tel jan feb mar apr jun jul aug sep sept oct nov dec"
@@ -226,7 +230,8 @@ def _cut_english(text: str, start: int, guard: _Guard, limits: _Limits) -> int:
     few, most = (options.first_words, options.first_words_most) if limits.first else (options.words, options.words_most)
     words = list(_WORD.finditer(text, start))
     for number, word in enumerate(words):
-        if number >= few and guard.allows(word.start()) and _soft_english(words, number, most):
+        soft = number >= few and _soft_english(words, number, most)
+        if (soft or (limits.first and _before_verb(words, number))) and guard.allows(word.start()):
             return word.start()
         for at in range(word.start(), word.end()):
             if _ends_english(text, at, number + 1, limits.first) and guard.allows(at + 1):
@@ -235,6 +240,13 @@ def _cut_english(text: str, start: int, guard: _Guard, limits: _Limits) -> int:
         if line_end >= 0 and guard.allows(line_end + 1) and not _LIST_MARK.match(text[start : word.end()]):
             return line_end + 1
     return 0
+
+
+def _before_verb(words: list[re.Match[str]], number: int) -> bool:
+    """Whether word ``number`` is the verb after a subject long enough to be spoken first ("The fastest | is ...")."""
+    if number < _SUBJECT_WORDS or words[number].group().lower() not in _EN_VERB:
+        return False
+    return words[number - 1].group().lower() not in _EN_HANG | _EN_NUMBERS
 
 
 def _soft_english(words: list[re.Match[str]], number: int, most: int) -> bool:

@@ -73,8 +73,6 @@ class WorkerPool(Protocol):
         messages: Callable[[], Sequence[Message]],
         language: Language,
         cancelled: Callable[[], bool],
-        *,
-        closed: bool = False,
     ) -> None: ...
     def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None: ...
 
@@ -280,7 +278,7 @@ class Conductor:
                     self._working += 1
                     self._workers.judge(action.job, self._ear.audio()[0])
                 case Prefill():
-                    self._prefill(action)
+                    self._prefill(action.text)
                 case Speculate():
                     self._speculate(action.text, action.language)
                 case Drop():
@@ -307,10 +305,9 @@ class Conductor:
             self._working += 1
             self._workers.prefill(lambda at=language: self._dialogue.rules(at), language, lambda: False)
 
-    def _prefill(self, action: Prefill) -> None:
+    def _prefill(self, text: str) -> None:
         self._prefill_wanted += 1
         wanted = self._prefill_wanted
-        text = action.text
         language = self._dialogue.language or language_of(text) or self._dialogue.latest_language
         if self._fast:
             # Without a clock there is nothing to hide the time behind.
@@ -318,10 +315,9 @@ class Conductor:
             return
         self._working += 1
         self._workers.prefill(
-            lambda: self._dialogue.open_prompt(text, language, complete=action.complete),
+            lambda: self._dialogue.open_prompt(text, language),
             language,
             lambda: self._prefill_wanted != wanted,
-            closed=action.complete,
         )
 
     def _speculate(self, text: str, language: Language) -> None:

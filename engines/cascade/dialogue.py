@@ -109,6 +109,11 @@ class Dialogue:
 
     # -- what is said -------------------------------------------------------------------------------------------------
 
+    def rules(self, language: Language) -> Sequence[Message]:
+        """What stands before every conversation in ``language``."""
+        with self._lock:
+            return self._before(language)
+
     def open_prompt(self, text: str, language: Language) -> Sequence[Message]:
         """The prompt of a turn still in progress, for the model's prefix cache."""
         with self._lock:
@@ -116,15 +121,21 @@ class Dialogue:
 
     def script(self, text: str, language: Language) -> Script:
         """The reply to a whole turn: a fixed honest line, the clock, or a prompt for the model."""
+        now = self._clock()
+        if (time := clock_answer(text, language, now)) is not None:
+            return Script(language, text=time)
         with self._lock:
-            now = self._clock()
-            if (time := clock_answer(text, language, now)) is not None:
-                return Script(language, text=time)
-            if self._router.needs_world(text) >= self._settings.world_threshold:
-                lines = all_lines(language)
-                said_before = sum(turn.said in lines for turn in self._history.turns)
-                return Script(language, text=cannot_look_up(language, said_before))
-            return Script(language, [*self._before(language), final_message(text, language, now)])
+            messages = [*self._before(language), final_message(text, language, now)]
+        return Script(language, messages, instead=lambda: self._honest(text, language))
+
+    def _honest(self, text: str, language: Language) -> str:
+        """What is said instead of an answer that would have to be invented, or nothing."""
+        if self._router.needs_world(text) < self._settings.world_threshold:
+            return ""
+        lines = all_lines(language)
+        with self._lock:
+            said_before = sum(turn.said in lines for turn in self._history.turns)
+        return cannot_look_up(language, said_before)
 
     def say_again(self, language: Language) -> str:
         """What is said when there is no answer."""

@@ -20,6 +20,8 @@ from .settings import EndpointSettings
 
 COVER_MS = 80
 """A transcript whose audio ends this much before the last sound still holds every word (measured in the spike)."""
+PREFILL_CHARS = {Language.EN: 12, Language.ZH: 5}
+"""A prefill costs a tenth of a second and more however few words it adds: so many more are worth one."""
 SEGMENT_MS = 18_000
 """A turn longer than this is closed off as a segment at the next gap, since the recogniser takes 30 s at most."""
 LONGEST_MS = 26_000
@@ -127,6 +129,7 @@ class Endpoint:
         """Begin a new turn; ``prior`` are words that belong to it already."""
         self.prior = prior
         self._text, self._language, self._covered_ms = "", Language.EN, -1
+        self._prefilled = ""
         self._speculated: str | None = None
         self._over = False
         self._probability: float | None = None
@@ -179,6 +182,7 @@ class Endpoint:
             actions += self._on_words(sound)
         elif self._may_prefill():
             self._prefilling = True
+            self._prefilled = self.text
             actions.append(Prefill(self.text))
         return actions
 
@@ -235,7 +239,9 @@ class Endpoint:
         return [self._ask(Purpose.PARTIAL, sound)]
 
     def _may_prefill(self) -> bool:
-        return bool(self.text) and not self._prefilling and not self._asked and self._speculated is None
+        grown = len(self.text) - len(self._prefilled)
+        worth = grown >= PREFILL_CHARS[self._language]
+        return worth and not self._prefilling and not self._asked and self._speculated is None
 
     # -- when it is quiet -------------------------------------------------------------------------------------------
 
@@ -265,7 +271,7 @@ class Endpoint:
         if not self._covers(sound):
             settled = any(purpose is Purpose.SEGMENT for purpose, _ in self._asked.values())
             due = not self._asked or sound.now_ms - self._last_final_ms >= self._set.final_every_ms
-            if pending < self._needed_ms(sound) and due and not settled and not self._prefilling:
+            if pending < self._needed_ms(sound) and due and not settled:
                 actions.append(self._ask(Purpose.FINAL, sound))
         elif self._covers(sound) and self._speculated is None:
             actions += self._on_words(sound)

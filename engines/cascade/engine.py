@@ -1,4 +1,4 @@
-"""The cascade as an engine: loads the models once, shares them among sessions, a seat with its language-model slots a session."""
+"""The cascade as an engine: loads the models once, shares them among sessions."""
 
 from __future__ import annotations
 

@@ -52,12 +52,13 @@ class Message:
 
 
 class ReplyModel(Protocol):
-    """A language model with a cached prompt prefix per slot (one slot a session).  One call per slot at a time."""
+    """A language model with a cached prompt prefix per slot (one for each language of each session).
+
+    One call per slot at a time.
+    """
 
     def prefill(self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool]) -> None:
-        """Run the prompt through the model, the last message left open, so that a longer one finds its prefix
-        cached.
-        """
+        """Run the prompt through the model, the last message left open, so that a longer one finds its prefix."""
         ...
 
     def generate(

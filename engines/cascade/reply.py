@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..base import EngineError, Int16Pcm, Language
@@ -43,11 +44,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a reply is made of: a fixed ``text``, or ``messages`` for the language model."""
+    """What a reply is made of: a fixed ``text``, or ``messages`` for the language model.
+
+    ``instead`` is asked on a thread of its own while the model begins; what it gives, if anything, is said instead.
+    """
 
     language: Language
     messages: Sequence[Message] = ()
     text: str = ""
+    instead: Callable[[], str] | None = None
 
 
 class Reply:
@@ -93,31 +98,37 @@ class Reply:
         """Produce the text.  Runs on a worker thread until the reply is written or cancelled."""
         try:
             if script.text:
-                self._write_fixed(script)
+                self._write_fixed(script.text, script.language)
             else:
-                self._write_generated(script, model, slot, max_tokens)
+                with ThreadPoolExecutor(1, "venus-route") as aside:
+                    instead = aside.submit(script.instead or (lambda: ""))
+                    self._write_generated(script, instead, model, slot, max_tokens)
         except EngineError as error:
             self._error = str(error)
         finally:
             self._clauses.put(None)
 
-    def _write_fixed(self, script: Script) -> None:
-        cutter = ClauseCutter(script.language, self._options)
-        self._text.append(script.text)
-        for clause in [*cutter.feed(script.text), cutter.finish()]:
-            self._hand_over(clause, script.language)
+    def _write_fixed(self, text: str, language: Language) -> None:
+        cutter = ClauseCutter(language, self._options)
+        self._text = [text]
+        for clause in [*cutter.feed(text), cutter.finish()]:
+            self._hand_over(clause, language)
 
-    def _write_generated(self, script: Script, model: ReplyModel, slot: int, max_tokens: int) -> None:
+    def _write_generated(
+        self, script: Script, instead: Future[str], model: ReplyModel, slot: int, max_tokens: int
+    ) -> None:
         cutter = ClauseCutter(script.language, self._options)
         clauses = 0
 
         def on_text(piece: str) -> bool:
             nonlocal clauses
-            if self._cancelled:
+            if self._cancelled or (instead.done() and instead.result()):
                 return True
             self._text.append(piece)
             before = clauses
             for clause in cutter.feed(piece):
+                if instead.result():  # nothing may be said before it is known that it may be said
+                    return True
                 self._hand_over(clause, script.language)
                 clauses += 1
             return self._pause and before == 0 and clauses > 0
@@ -126,6 +137,9 @@ class Reply:
             return self._pause and clauses > 0 and not self._cancelled
 
         model.generate(slot, script.messages, on_text, max_tokens=max_tokens)
+        if honest := instead.result():
+            self._write_fixed(honest, script.language)
+            return
         if paused():
             self._first_voiced.wait(VOICED_DEADLINE_S)
             left = max_tokens - len(self._text)

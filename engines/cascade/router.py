@@ -34,6 +34,7 @@ Vector = npt.NDArray[np.float32]
 _PACKAGE = __name__.rpartition(".")[0]
 COVERED = 0.45
 """Likeness between question and fact from which the fact is taken to answer the question."""
+_SENTENCE_END = re.compile(r"[.?!]+(?=\s|$)|[。？！]+")
 CACHED = 256
 """Embeddings kept, the oldest given up first."""
 
@@ -222,7 +223,10 @@ class FactRouter:
 
     def needs_world(self, text: str) -> float:
         """Probability in [0, 1] that an honest answer needs something that changes, is local or personal."""
-        words = plain(text)
+        return max((self._needs_world(sentence) for sentence in _SENTENCE_END.split(text)), default=0.0)
+
+    def _needs_world(self, sentence: str) -> float:
+        words = plain(sentence)
         if not words:
             return 0.0
         if self.covered(words) >= COVERED:

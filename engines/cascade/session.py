@@ -22,7 +22,7 @@ from ..base import (
     Trouble,
     Unsupported,
 )
-from .conductor import Conductor, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
+from .conductor import Begin, Conductor, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
 from .dialogue import Dialogue
 from .workers import Report, Workers
 
@@ -69,6 +69,7 @@ class CascadeSession(EngineSession):
         self._conductor = build(self._emit, self._workers, self._post)
         self._thread = threading.Thread(target=self._run, name="venus-conductor", daemon=True)
         self._thread.start()
+        self._post(Begin())
 
     # -- input ------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,8 @@ class CascadeSettings(BaseModel):
     context_tokens: int = Field(default=2048, ge=512, le=32_768)
     """Context of the language model per session, in tokens."""
     temperature: float = Field(default=0.2, ge=0, le=2)
+    first_clause_words: int = Field(default=5, ge=4, le=12)
+    """Longest first clause in English, in words."""
     first_clause_chars: int = Field(default=8, ge=3, le=20)
     """Longest first clause in Chinese, in characters."""
     facts: tuple[str, ...] = ()

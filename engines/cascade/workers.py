@@ -57,6 +57,15 @@ class Broken:
 Report = Recognised | Judged | Prefilled | Aside | Piece | Finished | Broken
 
 
+_LANGUAGES = tuple(Language)
+SLOTS_PER_SESSION = len(_LANGUAGES)
+
+
+def slot_of(seat: int, language: Language) -> int:
+    """The model's slot: each language of a session has one, so that a change costs no second reading."""
+    return seat * SLOTS_PER_SESSION + _LANGUAGES.index(language)
+
+
 class Workers:
     """Runs a session's work and posts a :data:`Report` for each piece of it, from the worker's thread."""
 
@@ -65,10 +74,10 @@ class Workers:
         recogniser: Recogniser,
         turns: TurnDetector,
         model: ReplyModel,
-        slot: int,
+        seat: int,
         post: Callable[[Report], None],
     ) -> None:
-        self._recogniser, self._turns, self._model, self._slot, self._post = recogniser, turns, model, slot, post
+        self._recogniser, self._turns, self._model, self._seat, self._post = recogniser, turns, model, seat, post
         # Two recognisers: a final transcript must not wait for a partial one that is already stale.
         self._asr = ThreadPoolExecutor(2, "venus-asr")
         self._judge = ThreadPoolExecutor(1, "venus-turn")
@@ -100,12 +109,17 @@ class Workers:
         """Ask whether the turn sounds finished."""
         self._start(self._judge, "turn", lambda: self._post(Judged(job, self._turns.probability(audio))))
 
-    def prefill(self, messages: Callable[[], Sequence[Message]], cancelled: Callable[[], bool]) -> None:
+    def prefill(
+        self,
+        messages: Callable[[], Sequence[Message]],
+        language: Language,
+        cancelled: Callable[[], bool],
+    ) -> None:
         """Run a prompt whose end is open through the model."""
 
         def work() -> None:
             if not cancelled():
-                self._model.prefill(self._slot, messages(), cancelled)
+                self._model.prefill(slot_of(self._seat, language), messages(), cancelled)
             self._post(Prefilled())
 
         self._start(self._writer, "llm", work)
@@ -115,7 +129,8 @@ class Workers:
 
         def write() -> None:
             if not reply.cancelled:
-                reply.write(script(), self._model, self._slot, max_tokens)
+                made = script()
+                reply.write(made, self._model, slot_of(self._seat, made.language), max_tokens)
             else:
                 reply.abandon()
 

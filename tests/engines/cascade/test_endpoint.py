@@ -96,12 +96,23 @@ def test_partial_transcripts_come_while_the_user_speaks_one_at_a_time() -> None:
     user = User()
     first = of(Recognise, user.speaks(1500))
     assert [a.purpose for a in first if isinstance(a, Recognise)] == [Purpose.PARTIAL]
-    answer = user.transcribed("What's the")
-    assert of(Partial, answer) == [Partial("What's the", 100, Language.EN)]
-    assert of(Prefill, answer) == [Prefill("What's the")]
+    answer = user.transcribed("What's the fastest")
+    assert of(Partial, answer) == [Partial("What's the fastest", 100, Language.EN)]
+    assert of(Prefill, answer) == [Prefill("What's the fastest")]
     assert of(Recognise, user.speaks(500)) == []  # the model is still at the words before
     user.endpoint.on_prefilled()
     assert len(of(Recognise, user.speaks(500))) == 1
+
+
+def test_a_word_more_is_not_worth_a_prefill() -> None:
+    user = User()
+    user.speaks(100)
+    user.transcribed("What's the fastest")
+    user.endpoint.on_prefilled()
+    user.speaks(600)
+    assert of(Prefill, user.transcribed("What's the fastest land")) == []
+    user.speaks(600)
+    assert of(Prefill, user.transcribed("What's the fastest land animal on")) != []
 
 
 def test_the_first_quiet_starts_the_final_transcript_and_the_judgement() -> None:

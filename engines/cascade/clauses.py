@@ -65,6 +65,7 @@ _EN_VERB: Final = frozenset(
     "is are was were has have had can will would should could does did".split()  # noqa: SIM905
 )
 _SUBJECT_WORDS: Final = 3
+_PLAIN: Final = re.compile(r"[a-z'’-]+")
 _ABBREVIATIONS: Final = word_set(
     "dr mr mrs ms prof st mt vs etc eg ie jr sr no fig approx dept inc ltd co gen gov rev capt sgt lt col ave "
     "blvd al a.m p.m e.g i.e u.s u.k cf est min max tel jan feb mar apr jun jul aug sep sept oct nov dec"
@@ -246,7 +247,8 @@ def _before_verb(words: list[re.Match[str]], number: int) -> bool:
     """Whether word ``number`` is the verb after a subject long enough to be spoken first ("The fastest | is ...")."""
     if number < _SUBJECT_WORDS or words[number].group().lower() not in _EN_VERB:
         return False
-    return words[number - 1].group().lower() not in _EN_HANG | _EN_NUMBERS
+    subject = [word.group().lower() for word in words[:number]]
+    return all(_PLAIN.fullmatch(word) for word in subject) and subject[-1] not in _EN_HANG | _EN_NUMBERS
 
 
 def _soft_english(words: list[re.Match[str]], number: int, most: int) -> bool:

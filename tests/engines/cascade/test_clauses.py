@@ -192,3 +192,15 @@ def test_a_finished_cutter_begins_anew(pieces: list[str], language: Language) ->
     used.feed("Something else, before that. And")
     used.finish()
     assert [used.feed(text) for text in pieces] == [fresh.feed(text) for text in pieces]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("The fastest land animal is the cheetah.", "The fastest land animal "),
+        ("The moon is about 384,400 kilometers away.", "The moon is about 384,400 kilometers "),
+        ("All of the 12 are here now.", "All of the 12 are here "),
+    ],
+)
+def test_a_subject_is_a_clause_of_its_own_when_its_verb_follows(text: str, first: str) -> None:
+    assert ClauseCutter(Language.EN, ClauseOptions(first_words_most=5)).feed(text + " ")[0] == first

@@ -135,15 +135,24 @@ class _Said:
 def transcript(happened: Sequence[TimelineEvent]) -> dict[str, Any]:
     """The turns of both sides in order of their beginning, with what was said, what of it was heard, and when.
 
-    Latencies are there only where the timeline has them (never in fast mode).
+    Final words with the ``start_ms`` of earlier ones replace them: the user had gone on.  Latencies are there only
+    where the timeline has them (never in fast mode).
     """
     turns: list[dict[str, Any]] = []
+    spoken: dict[tuple[str, int], dict[str, Any]] = {}
     said: dict[str, _Said] = {}
     for item in happened:
         match item:
             case events.UserText(final=True):
                 turn = {"speaker": item.speaker, "start_ms": item.start_ms, "end_ms": item.end_ms, "text": item.text}
-                turns.append({**turn, "language": item.language, "typed": item.typed})
+                turn |= {"language": item.language, "typed": item.typed}
+                earlier = None if item.typed else spoken.get((item.speaker, item.start_ms))
+                if earlier is not None:
+                    earlier.update(turn)
+                    continue
+                if not item.typed:
+                    spoken[item.speaker, item.start_ms] = turn
+                turns.append(turn)
             case events.AgentText():
                 said.setdefault(item.utterance_id, _Said()).pieces.append(item.text)
             case events.Playout(state="sent"):

@@ -135,6 +135,40 @@ def test_everything_is_written_and_can_be_read(tmp_path: Path) -> None:
     assert [turn["speaker"] for turn in turns] == ["user", "agent"]
 
 
+def test_words_that_went_on_replace_those_with_the_same_beginning() -> None:
+    def on_unit(session: FakeSession, unit: MediaUnit) -> None:
+        if unit.index == 5:
+            session.hear("How are you", start_ms=100)
+        if unit.index == 8:
+            session.hear("How are you today?", start_ms=100)
+        if unit.index == 12:
+            session.hear("And yesterday?", start_ms=900)
+
+    turns = talk(np.zeros(32000, np.float32), FakeEngine(on_unit), fast=True).transcript["turns"]
+    assert [(turn["start_ms"], turn["text"]) for turn in turns] == [
+        (100, "How are you today?"),
+        (900, "And yesterday?"),
+    ]
+
+
+@pytest.mark.parametrize("level", [0.0, 30.0], ids=["silent", "clipped"])
+def test_silent_and_clipped_recordings_reach_the_engine_whole_and_the_runtime_invents_nothing(
+    tmp_path: Path, level: float
+) -> None:
+    soundfile.write(tmp_path / "a.wav", np.clip(tone(48000, 2.0, level), -1, 1), 48000, subtype="FLOAT")
+    audio = read_audio(tmp_path / "a.wav")
+    units: list[FloatPcm] = []
+
+    def on_unit(_: FakeSession, unit: MediaUnit) -> None:
+        units.append(unit.audio)
+
+    outcome = talk(audio, FakeEngine(on_unit), fast=True)
+    assert failure(outcome) is None
+    assert np.array_equal(np.concatenate(units)[: len(audio)], audio)
+    assert not outcome.agent.any()
+    assert outcome.transcript == {"turns": []}
+
+
 def test_a_failure_on_the_way_is_said_and_the_rest_kept() -> None:
     def on_unit(session: FakeSession, unit: MediaUnit) -> None:
         if unit.index == 10:

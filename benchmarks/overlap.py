@@ -3,8 +3,9 @@
     python benchmarks/overlap.py [--limit N]
 
 The agent says a long text word for word; the overlapping stem of each ``user_interruption`` sample is played over it.
- Times run from the stem's first speech, as the kit gives it, to the frame in which the agent's track is lower or
- silent.
+Times run from the stem's first speech, as the kit gives it, to the end of the frame that the action shapes: the time at
+which the timeline has the duck, hold or yield, and one frame of 20 ms, since it acts on the next frame pulled (which
+tests/plugin/test_playback.py locks).  The sound itself is not looked at.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from realtime_venus.plugin.session import Session, SessionSettings
 
 ONSET_S = 5.0
 AFTER_S = 2.5
+FRAME_MS = 20
 LINES = {
     "en": "Sourdough bread begins with flour and water, and with a little patience. The baker feeds the starter every "
     "day, and after about a week it is lively enough to raise a loaf of bread. Then the dough is mixed, folded, shaped "
@@ -66,7 +68,7 @@ async def play(engine: Engine, name: str, language: str, mic: FloatPcm) -> Row:
     times: dict[str, int] = {}
     for event in room.published:
         if event["type"] == "overlap" and event["at_ms"] >= ONSET_S * 1000 - 50:
-            times.setdefault(str(event["phase"]), round(event["at_ms"] - ONSET_S * 1000) + 20)
+            times.setdefault(str(event["phase"]), round(event["at_ms"] - ONSET_S * 1000) + FRAME_MS)
     return Row(name, times.get("duck"), times.get("hold"), times.get("yield"))
 
 

@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from realtime_venus.engines.store import Store
 
 HERE = Path(__file__).parent
 ROWS = HERE / "results"
@@ -96,7 +98,8 @@ def overlap_part(quick: bool) -> list[str]:
     out = [
         "## Interruption → duck, hold, yield, milliseconds, p50 / p95",
         "",
-        "From the first speech of the interruption, as the kit gives it, to the frame that is lower, paused, flushed.",
+        "From the first speech of the interruption, as the kit gives it, to the end of the frame that is lower, paused,",
+        "flushed: the action's time on the timeline and one frame of 20 ms.",
         "",
         "| step | p50 / p95 | n |",
         "| --- | --- | --- |",
@@ -112,6 +115,14 @@ def answers_part(quick: bool) -> list[str]:
     out = ["## Answers that hold an expected keyword", ""]
     out += [f"- {name}: {got['hit']} of {got['n']}" for name, got in found.items()]
     return [*out, ""]
+
+
+def knowledge_part() -> list[str]:
+    lines = script("knowledge.py", str(Store().path("qwen2.5-coder-1.5b-instruct-q4_k_m.gguf")))
+    figures = [line for line in lines if re.fullmatch(r"[^:]+: \d+ of \d+ \(.*%\)", line)]
+    if not figures:
+        raise SystemExit("benchmarks/knowledge.py printed no figures")
+    return ["## Honesty", "", "Over the questions of tests/kits/knowledge.", "", *(f"- {line}" for line in figures), ""]
 
 
 def cost_part(quick: bool, fresh: bool) -> list[str]:
@@ -143,6 +154,7 @@ def main() -> None:
     out += listener_part(options.quick)
     out += overlap_part(options.quick)
     out += answers_part(options.quick)
+    out += knowledge_part()
     out += cost_part(options.quick, options.fresh)
     (HERE / "results.md").write_text("\n".join(out), encoding="utf-8")
     print("\n".join(out))

@@ -64,9 +64,9 @@ def clean_facts(facts: tuple[str, ...]) -> tuple[str, ...]:
     lines = tuple(dict.fromkeys(line for fact in facts if (line := " ".join(fact.split()))))
     if len(lines) > MOST_FACTS:
         raise ValueError(f"at most {MOST_FACTS} facts, not {len(lines)}")
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_FACT:
-            raise ValueError(f"a fact has at most {LONGEST_FACT} characters, not {len(line)}: {line[:40]}…")
+            raise ValueError(f"a fact has at most {LONGEST_FACT} characters; fact {number} has {len(line)}")
     return lines
 
 

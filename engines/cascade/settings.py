@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from .facts import clean_facts
+from .prompt import LONGEST_INSTRUCTION
 
 
 class EndpointSettings(BaseModel):
@@ -63,11 +66,18 @@ class CascadeSettings(BaseModel):
     """Longest first clause in Chinese, in characters."""
     facts: tuple[str, ...] = ()
     """Statements the engine may repeat as true, for every session."""
-    persona: str | None = None
-    system_prompt: str | None = None
+    persona: str | None = Field(default=None, max_length=LONGEST_INSTRUCTION)
+    """Who the agent is."""
+    system_prompt: str | None = Field(default=None, max_length=LONGEST_INSTRUCTION)
+    """Instructions that come before the engine's own rules."""
     model: Literal["auto", "1.5b", "0.5b"] = "auto"
     """The language model; ``auto`` takes the 0.5B only when memory is short."""
     world_threshold: float = Field(default=0.5, ge=0, le=1)
     """Probability from which a question is taken to need something the engine cannot know."""
     endpoint: EndpointSettings = EndpointSettings()
     overlap: OverlapSettings = OverlapSettings()
+
+    @field_validator("facts")
+    @classmethod
+    def _facts_are_within_limits(cls, facts: tuple[str, ...]) -> tuple[str, ...]:
+        return clean_facts(facts)

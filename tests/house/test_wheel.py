@@ -61,22 +61,36 @@ def run(*command: str | Path, cwd: Path | None = None, stdin: str = "", exits: i
 
 @cache
 def find_python(version: str) -> Path | None:
-    """An interpreter of that version: on the PATH, or one of pyenv's that is not switched on."""
+    """An interpreter of that version: on the PATH, one of pyenv's that is not switched on, or one that uv knows."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     named = shutil.which(f"python{version}")
     candidates = [*([Path(named)] if named else []), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]
-    for candidate in candidates:
-        says = subprocess.run([candidate, "--version"], text=True, capture_output=True, timeout=60, check=False)
-        if says.returncode == 0 and says.stdout.startswith(f"Python {version}."):
-            return candidate
+    found = (candidate for candidate in candidates if says(candidate, "--version").startswith(f"Python {version}."))
+    return next(found, None) or python_of_uv(version)
+
+
+def python_of_uv(version: str) -> Path | None:
+    """The one that uv finds, or else one that it installed; a shim on the PATH that leads nowhere stops its search."""
+    for option in ("--no-managed-python", "--managed-python"):
+        if found := says(UV, "python", "find", "--system", "--no-python-downloads", option, version).strip():
+            return Path(found)
     return None
+
+
+def says(*command: str | Path) -> str:
+    """The standard output of a command, or nothing when it fails."""
+    done = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    return done.stdout if done.returncode == 0 else ""
 
 
 def need_python(version: str) -> Path:
     """The interpreter; without it the test is skipped on a developer's machine and fails where changes are judged."""
     if found := find_python(version):
         return found
-    message = f"Python {version} is not on this machine"
+    message = (
+        f"The wheel is tried on Python {version}, which is neither on the PATH nor one of pyenv's or uv's. "
+        f"Get it with:  .venv/bin/uv python install {version}"
+    )
     if os.environ.get("CI"):
         pytest.fail(message, pytrace=False)
     pytest.skip(message)

@@ -33,7 +33,8 @@ format: dev ## mend style and format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: dev ## measure on this machine and write benchmarks/results.md
+bench: dev ## measure on this machine and write benchmarks/results.md; ARGS=--fresh adds a fresh clone, ARGS=--quick is short
+	@requirements/chromium.sh
 	@$(BIN)/venus models pull
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 

@@ -69,7 +69,7 @@ class CascadeSettings(BaseModel):
     persona: str | None = Field(default=None, max_length=LONGEST_INSTRUCTION)
     """Who the agent is."""
     system_prompt: str | None = Field(default=None, max_length=LONGEST_INSTRUCTION)
-    """Instructions that come before the engine's own rules."""
+    """Instructions beside the engine's own rules."""
     model: Literal["auto", "1.5b", "0.5b"] = "auto"
     """The language model; ``auto`` takes the 0.5B only when memory is short."""
     world_threshold: float = Field(default=0.5, ge=0, le=1)

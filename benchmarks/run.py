@@ -98,8 +98,8 @@ def overlap_part(quick: bool) -> list[str]:
     out = [
         "## Interruption → duck, hold, yield, milliseconds, p50 / p95",
         "",
-        "From the first speech of the interruption, as the kit gives it, to the end of the frame that is lower, paused,",
-        "flushed: the action's time on the timeline and one frame of 20 ms.",
+        "From the first speech of the interruption, as the kit gives it, to the end of the frame that is lower,",
+        "paused, flushed: the action's time on the timeline and one frame of 20 ms.",
         "",
         "| step | p50 / p95 | n |",
         "| --- | --- | --- |",

@@ -6,6 +6,7 @@ Everything here runs on one thread, so nothing needs a lock.  The conductor know
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,9 +53,11 @@ from .reply import Finished, Piece, Reply, Script
 from .script import language_of
 from .settings import CascadeSettings
 from .utterance import Utterance
-from .workers import Aside, Broken, Judged, Prefilled, Recognised, Report
+from .workers import Aside, Broken, Judged, Prefilled, Recognised, Report, Took
 
-PLAYED_SLACK_MS = 3000
+_log = logging.getLogger(__name__)
+
+PLAYED_SLACK_MS = 30_000
 """Without any word from the listener an utterance counts as played this long after its samples should have run out."""
 WAITING_LINES = 16
 """``say`` lines kept while the agent speaks; the oldest gives way."""
@@ -123,6 +126,8 @@ class Performance:
     due: bool = False
     """The user's turn is over: the reply may be heard."""
     audible: bool = False
+    promised: bool = False
+    """It answers typed text or is a line to say: no speech of the user puts it aside before it is heard."""
     fallback: bool = False
     """It only asks to say it again."""
     kept: deque[Piece] = field(default_factory=deque[Piece])
@@ -151,7 +156,7 @@ class Conductor:
         self._now: Performance | None = None
         self._lines: deque[str] = deque(maxlen=WAITING_LINES)
         self._sure_language: Language | None = None
-        self._overlapping = False
+        self._timings: dict[str, float] = {}
         self._plays_until_ms = 0
         self._working = 0
         self._prefill_wanted = 0
@@ -169,11 +174,11 @@ class Conductor:
             case MediaUnit():
                 self._on_unit(message)
             case OverlapTold():
-                self._overlapping = message.phase is OverlapPhase.STARTED
+                pass  # the ear hears the same speech, and its length is what counts
             case HeardTold():
                 self._on_heard(message)
             case Interrupted():
-                if self._now and self._now.utterance.id == message.utterance_id:
+                if self._now and message.utterance_id in ("", self._now.utterance.id):
                     self._end_performance(cut=True)
                     self._decide(Decision.LISTEN)
             case Typed():
@@ -183,9 +188,15 @@ class Conductor:
                 self._say_next()
             case Changes():
                 self._dialogue.configure(message)
+                self._sure_language = None
             case _:
                 self._on_report(message)
         self._finish_unit()
+
+    @property
+    def now_ms(self) -> int:
+        """Media time of the end of what was heard; may be asked from any thread."""
+        return self._ear.now_ms
 
     def stop(self) -> None:
         """Let go of the current reply; the one method that another thread may call."""
@@ -195,6 +206,8 @@ class Conductor:
     def _on_report(self, report: Report) -> None:
         sound = self._ear.sound()
         match report:
+            case Took():
+                self._timings[report.work] = self._timings.get(report.work, 0.0) + round(report.ms, 1)
             case Recognised():
                 self._working -= 1
                 found = report.transcript
@@ -225,11 +238,11 @@ class Conductor:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def _on_unit(self, unit: MediaUnit) -> None:
-        sound = self._ear.take(unit.audio)
+        sound = self._ear.take(unit.audio, unit.start_ms)
         self._unit = unit
         if self._speaking():
             self._over_the_agent(sound)
-        else:
+        elif not self._promised():
             self._act(self._endpoint.on_sound(sound))
         self._say_next()
 
@@ -247,7 +260,7 @@ class Conductor:
             audio, start_ms, end_ms = self._ear.audio()
             self._working += 1
             self._workers.aside(audio, start_ms, end_ms, self._hint(len(audio)))
-            self._ear.forget()
+            self._new_turn()
 
     def _yield(self, kind: str, score: float) -> None:
         if self._now is None:
@@ -264,6 +277,12 @@ class Conductor:
             prior = answered[0]
             self._dialogue.take_back(utterance.id)
         self._endpoint.reset(prior)
+
+    def _new_turn(self) -> None:
+        """Whatever the user says from now on is another turn, in whatever language."""
+        self._ear.forget()
+        self._endpoint.reset()
+        self._sure_language = None
 
     # -- what the endpoint wants --------------------------------------------------------------------------------------
 
@@ -292,8 +311,7 @@ class Conductor:
                 case Segment():
                     self._ear.forget(action.until_ms)
                 case Nothing():
-                    self._ear.forget()
-                    self._endpoint.reset()
+                    self._new_turn()
 
     def _hint(self, samples: int) -> Language | None:
         """The language to recognise: a setting, or what a long enough stretch of this turn has shown."""
@@ -348,11 +366,10 @@ class Conductor:
         if self._speaking():
             self._yield("typed", 1.0)
         self._end_performance(cut=True)
-        self._ear.forget()
-        self._endpoint.reset()
+        self._new_turn()
         language = self._dialogue.language or language_of(text) or self._dialogue.latest_language
-        performance = self._perform(text, language, lambda: self._dialogue.script(text, language))
-        performance.due = True
+        performance = self._perform(text, language, lambda: self._dialogue.script(text, language, typed=True))
+        performance.due = performance.promised = True
         self._decide(Decision.SPEAK)
 
     def _say_next(self) -> None:
@@ -361,12 +378,16 @@ class Conductor:
         text = self._lines.popleft()
         language = language_of(text) or self._dialogue.latest_language
         performance = self._perform("", language, lambda: Script(language, text=text))
-        performance.due = True
+        performance.due = performance.promised = True
 
     def _decide(self, decision: Decision) -> None:
         if decision is not self._decided:
             self._decided = decision
             self._emit(Decided(self._ear.now_ms, decision))
+
+    def _promised(self) -> bool:
+        """Whether typed text or a line is about to be answered: what the user says meanwhile waits for its sound."""
+        return self._now is not None and self._now.promised and not self._now.audible
 
     # -- speaking ---------------------------------------------------------------------------------------------------
 
@@ -413,8 +434,8 @@ class Conductor:
         self._plays_until_ms = self._ear.now_ms
         self._answered = (now.user_text, now.user_start_ms) if now.user_text else None
         self._dialogue.began(now.utterance, now.user_text)
-        self._ear.forget()
-        self._endpoint.reset()
+        if not (now.promised and self._ear.sound().start_ms >= 0):
+            self._new_turn()
 
     def _on_finished(self, finished: Finished) -> None:
         now = self._now
@@ -466,12 +487,24 @@ class Conductor:
         self._dialogue.heard(told.utterance_id, told.samples)
         self._speaking()
 
+    def _break_off(self, now: Performance) -> None:
+        """Let what is voiced be heard to its end; there will be no more of it."""
+        now.reply.cancel()
+        if not now.utterance.complete:
+            self._working -= 1
+            now.utterance.complete, now.utterance.written = True, now.utterance.text
+            self._dialogue.wrote(now.utterance)
+            self._emit(TurnEnded(self._ear.now_ms, now.utterance.id, now.utterance.samples))
+
     def _on_broken(self, broken: Broken) -> None:
-        self._emit(Trouble(self._ear.now_ms, f"{broken.work}.failed", f"{type(broken.error).__name__}: {broken.error}"))
+        _log.error("a part of the engine failed", exc_info=broken.error, extra={"work": broken.work})
+        self._emit(Trouble(self._ear.now_ms, f"{broken.work}.failed", "a part of the engine failed: see the log"))
         now = self._now
         if broken.generation < 0:
             self._working -= 1
             self._endpoint.on_failed()
+        elif now is not None and now.reply.generation == broken.generation and now.audible:
+            self._break_off(now)
         elif now is not None and now.reply.generation == broken.generation:
             self._end_performance(cut=True)
             if now.due and not now.audible:
@@ -491,4 +524,5 @@ class Conductor:
             if not (self._now is not None and self._now.audible and ahead >= self._set.unit_ms):
                 return
         self._unit = None
-        self._emit(UnitDone(self._ear.now_ms, unit.index))
+        timings, self._timings = self._timings, {}
+        self._emit(UnitDone(self._ear.now_ms, unit.index, timings))

@@ -5,20 +5,30 @@ The conductor's thread records what happens; the writing thread asks for prompts
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..base import Changes, Language, SessionOptions
+from ..base import Changes, EngineError, Language, SessionOptions
 from .facts import Clock, clean_facts, clock_answer, local_clock
-from .history import History
+from .history import History, Limits
 from .honest import all_lines, cannot_look_up
 from .parts import Message, Router
-from .prompt import Brief, final_message, opening, partial_message
+from .prompt import Brief, final_message, opening, partial_message, typed_message
 from .reply import Script
 from .settings import CascadeSettings
 from .tts.voices import VoiceBook
 from .utterance import Utterance
+
+_log = logging.getLogger(__name__)
+
+
+def _limits(context_tokens: int) -> Limits:
+    """What the conversation may take of the model's context: rules, question and answer need the other half."""
+    usual, share = Limits(), context_tokens // 2
+    return Limits(tokens=min(usual.tokens, share), keep_tokens=min(usual.keep_tokens, share // 2))
+
 
 _SAY_AGAIN = {
     Language.EN: "Sorry, I didn't get that. Could you say it again?",
@@ -46,7 +56,7 @@ class Dialogue:
         self._lock = threading.RLock()
         self._voices, self._router, self._clock = voices, router, clock
         self._settings = settings
-        self._history = History()
+        self._history = History(_limits(settings.context_tokens))
         self._language = options.language
         self._latest = options.language or Language.EN
         self._voice = self._check_voice(options.voice)
@@ -78,7 +88,8 @@ class Dialogue:
 
     def check(self, changes: Changes) -> None:
         """Raise ``ValueError`` when ``changes`` name an unknown voice or facts that are too long."""
-        self._check_voice(changes.voice)
+        if changes.voice != "auto":
+            self._check_voice(changes.voice)
         Brief(persona=changes.persona)
         if changes.facts is not None:
             clean_facts((*self._given_facts, *changes.facts))
@@ -91,7 +102,7 @@ class Dialogue:
             elif changes.language is not None:
                 self._language = changes.language
             if changes.voice is not None:
-                self._voice = self._check_voice(changes.voice)
+                self._voice = None if changes.voice == "auto" else self._check_voice(changes.voice)
             persona = self._brief.persona if changes.persona is None else changes.persona
             facts = self._brief.facts
             if changes.facts is not None:
@@ -119,18 +130,24 @@ class Dialogue:
         with self._lock:
             return [*self._before(language), partial_message(text)]
 
-    def script(self, text: str, language: Language) -> Script:
+    def script(self, text: str, language: Language, *, typed: bool = False) -> Script:
         """The reply to a whole turn: a fixed honest line, the clock, or a prompt for the model."""
         now = self._clock()
         if (time := clock_answer(text, language, now)) is not None:
             return Script(language, text=time)
         with self._lock:
-            messages = [*self._before(language), final_message(text, language, now)]
+            last = typed_message(text, language, now) if typed else final_message(text, language, now)
+            messages = [*self._before(language), last]
         return Script(language, messages, instead=lambda: self._honest(text, language))
 
     def _honest(self, text: str, language: Language) -> str:
         """What is said instead of an answer that would have to be invented, or nothing."""
-        if self._router.needs_world(text) < self._settings.world_threshold:
+        try:
+            if self._router.needs_world(text) < self._settings.world_threshold:
+                return ""
+        except (EngineError, RuntimeError, OSError):
+            # It is asked while the model already answers: better an answer without this check than none.
+            _log.exception("the router failed")
             return ""
         lines = all_lines(language)
         with self._lock:

@@ -87,8 +87,14 @@ class Ear:
         """Media time of the end of what was taken."""
         return self._taken * 1000 // INPUT_HZ
 
-    def take(self, audio: FloatPcm) -> Sound:
-        """Take the next stretch of audio, of any length, and say what is known after it."""
+    def take(self, audio: FloatPcm, start_ms: int | None = None) -> Sound:
+        """Take the next stretch of audio, of any length, and say what is known after it.
+
+        ``start_ms`` is its media time; what lies between it and the end of the audio before was never heard.
+        """
+        if start_ms is not None and (missed := start_ms - self.now_ms) > 0:
+            self._taken += missed * INPUT_HZ // 1000
+            self._judged_ms += missed
         self._audio = np.concatenate([self._audio, audio])
         self._taken += len(audio)
         self._levels(audio)

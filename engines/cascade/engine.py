@@ -97,6 +97,7 @@ class CascadeEngine(Engine):
             parts = await asyncio.to_thread(self._load_parts, self._settings)
             self._parts = parts
             self.voices = MappingProxyType({language: parts.voices.names(language) for language in Language})
+            self.languages = tuple(language for language in Language if parts.voices.names(language))
 
     def open(self, options: SessionOptions) -> EngineSession:
         parts = self._parts

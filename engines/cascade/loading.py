@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psutil
 
-from ..base import EngineError, Language, VenusError
+from ..base import EngineError, Language
 from ..silero import SileroModel
 from ..store.store import Store
 from .asr import WhisperRecogniser
 from .clauses import warm_up
 from .engine import Parts
-from .facts import local_clock
+from .facts import clean_facts, local_clock
 from .llm import LlamaOptions, LlamaReplyModel, choose_model
 from .prompt import Brief, opening
 from .router import Embedder, Head
@@ -70,7 +70,7 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
                 head=Head.shipped(),
                 close=loaded.close,
             )
-        except VenusError:
+        except BaseException:
             if model.exception() is None:
                 model.result().close()
             raise
@@ -86,7 +86,8 @@ def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaRe
     model = LlamaReplyModel(path, options)
     # The rules of both languages wait in the first seat; a session pays only for what differs in its own.
     for language in Language:
-        rules = opening(Brief(facts=settings.facts), language, local_clock())
+        brief = Brief(settings.persona, settings.system_prompt, clean_facts(settings.facts))
+        rules = opening(brief, language, local_clock())
         model.prefill(slot_of(0, language), rules, lambda: False)
     return model
 

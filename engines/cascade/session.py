@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 INBOX = 4096
 """Messages that may wait; beyond it the engine is taken to be stuck and the session ends with an error."""
-LONGEST_TEXT = 4000
-"""Characters of typed text or of a line to say."""
+LONGEST_TEXT = 1000
+"""Characters of typed text or of a line to say: what the model's context holds beside the conversation."""
 
 Build = Callable[[Callable[[EngineEvent], None], Workers, Callable[[Report], None]], Conductor]
 
@@ -91,12 +91,10 @@ class CascadeSession(EngineSession):
         self._post(Interrupted(utterance_id))
 
     def type(self, text: str) -> None:
-        if text.strip():
-            self._post(Typed(text.strip()[:LONGEST_TEXT]))
+        self._post_text(Typed(text.strip()))
 
     def say(self, text: str) -> None:
-        if text.strip():
-            self._post(Line(text.strip()[:LONGEST_TEXT]))
+        self._post_text(Line(text.strip()))
 
     def inject(self, background: str) -> None:
         raise Unsupported("the cascade takes no background results")
@@ -146,6 +144,16 @@ class CascadeSession(EngineSession):
                 loop.call_soon_threadsafe(self._wake.set)
             except RuntimeError:  # the loop closed between the two lines: nobody listens any more
                 self._loop = None
+
+    def _post_text(self, message: Typed | Line) -> None:
+        if len(message.text) > LONGEST_TEXT:
+            told = f"a text has at most {LONGEST_TEXT} characters here; this one was not taken"
+            self._emit(Trouble(self._now_ms(), "text.too_long", told))
+        elif message.text:
+            self._post(message)
+
+    def _now_ms(self) -> int:
+        return self._conductor.now_ms
 
     # -- the conductor's thread ---------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,6 +38,14 @@ class Prefilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Took:
+    """A piece of work of this kind took ``ms`` milliseconds."""
+
+    work: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Aside:
     """The words of user speech that did not take the floor."""
 
@@ -54,7 +63,7 @@ class Broken:
     error: BaseException
 
 
-Report = Recognised | Judged | Prefilled | Aside | Piece | Finished | Broken
+Report = Took | Recognised | Judged | Prefilled | Aside | Piece | Finished | Broken
 
 
 _LANGUAGES = tuple(Language)
@@ -155,4 +164,9 @@ class Workers:
             if error is not None:
                 self._post(Broken(name, reply.generation if reply else -1, error))
 
-        pool.submit(work).add_done_callback(report)
+        def timed() -> None:
+            began = time.perf_counter()
+            work()
+            self._post(Took(name, (time.perf_counter() - began) * 1000))
+
+        pool.submit(timed).add_done_callback(report)

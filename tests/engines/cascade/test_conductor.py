@@ -36,7 +36,7 @@ from realtime_venus.engines.cascade.parts import Message, Transcript, Voiced
 from realtime_venus.engines.cascade.reply import Finished, Piece, Reply, Script
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.engines.cascade.tts.voices import VoiceBook, VoiceEntry
-from realtime_venus.engines.cascade.workers import Aside, Broken, Judged, Prefilled, Recognised
+from realtime_venus.engines.cascade.workers import Aside, Broken, Judged, Prefilled, Recognised, Took
 
 SETTINGS = CascadeSettings()
 T = TypeVar("T")
@@ -307,7 +307,7 @@ def test_without_any_word_from_the_listener_an_utterance_ends_some_time_after_it
     talk = Talk()
     talk.asks()
     talk.answers("The cheetah.", 1000)
-    talk.silent(5000)
+    talk.silent(33_000)
     assert talk.of(Decided)[-1].decision is Decision.LISTEN
 
 
@@ -446,3 +446,79 @@ def test_noise_without_words_is_forgotten(text: str) -> None:
     talk.silent(2000)
     assert talk.desk.replies == []
     assert [heard for heard in talk.of(Heard) if heard.final] == []
+
+
+def test_each_turn_may_be_in_another_language() -> None:
+    talk = Talk()
+    talk.speaks(2500)
+    for job in list(talk.desk.asked):
+        purpose, end_ms, _ = talk.desk.asked.pop(job)
+        talk.tell(Recognised(job, purpose, end_ms, 2.4, Transcript("Tell me about the sea", Language.EN, 0.9)))
+    talk.tell(Prefilled())
+    talk.silent(100)
+    talk.transcribed("Tell me about the sea, please.")
+    talk.sounds_finished()
+    talk.silent(1600)
+    talk.voices("It is big.")
+    talk.written("It is big.")
+    assert talk.of(Speech)
+    talk.tell(HeardTold("u1", 24_000))
+    talk.desk.asked.clear()
+    talk.speaks(2500)
+    assert {language for _, _, language in talk.desk.asked.values()} == {None}
+
+
+def test_a_reply_that_breaks_while_it_is_heard_ends_with_what_there_is() -> None:
+    talk = Talk()
+    talk.asks()
+    talk.silent(300)
+    talk.voices("The cheetah, ", 1000)
+    talk.tell(Broken("voice", talk.desk.replies[0][0].generation, RuntimeError("boom")))
+    assert [end.samples for end in talk.of(TurnEnded)] == [24_000]
+    assert "boom" not in talk.of(Trouble)[-1].message
+    talk.tell(HeardTold("u1", 24_000))
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_media_time_follows_the_units_over_a_gap() -> None:
+    talk = Talk()
+    talk.silent(200)
+    talk.tell(MediaUnit(talk.index, 5000, np.zeros(1600, np.float32), missing_ms=4800))
+    assert talk.of(UnitDone)[-1].at_ms == 5100
+
+
+def test_speech_does_not_put_typed_words_aside_before_they_are_answered() -> None:
+    talk = Talk()
+    talk.tell(Typed("What is the largest ocean?"))
+    talk.speaks(300)
+    talk.silent(700)
+    assert len(talk.desk.replies) == 1
+    assert not talk.desk.replies[0][0].cancelled
+    talk.voices("The Pacific.")
+    assert [speech.utterance_id for speech in talk.of(Speech)] == ["u1"]
+
+
+def test_stop_without_a_name_ends_whatever_is_pending() -> None:
+    talk = Talk()
+    talk.tell(Typed("What is the largest ocean?"))
+    talk.tell(Interrupted(""))
+    assert talk.desk.replies[0][0].cancelled
+    assert talk.of(Decided)[-1].decision is Decision.LISTEN
+
+
+def test_a_unit_tells_what_was_computed_in_it() -> None:
+    talk = Talk()
+    talk.tell(Took("asr", 120.0))
+    talk.tell(Took("asr", 30.5))
+    talk.silent(100)
+    talk.silent(100)
+    assert [dict(done.timings) for done in talk.of(UnitDone)] == [{"asr": 150.5}, {}]
+
+
+def test_the_default_voice_can_be_chosen_again() -> None:
+    talk = Talk()
+    talk.tell(Changes(voice="heart"))
+    assert talk.dialogue.voice(Language.EN) == "heart"
+    talk.dialogue.check(Changes(voice="auto"))
+    talk.tell(Changes(voice="auto"))
+    assert talk.dialogue.voice(Language.EN) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from realtime_venus.engines.base import NotEnoughMemory
+from realtime_venus.engines.base import EngineError, NotEnoughMemory
 from realtime_venus.engines.cascade.llm import LARGE, MIB, OTHER_MODELS_MIB, SMALL
 from realtime_venus.engines.cascade.loading import load, threads_for
 from realtime_venus.engines.cascade.settings import CascadeSettings
@@ -58,6 +58,15 @@ def test_a_model_asked_for_must_fit(monkeypatch: pytest.MonkeyPatch, empty: Stor
 def test_a_file_that_is_not_there_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch, empty: Store) -> None:
     free(monkeypatch, 100_000)
     with pytest.raises(ModelMissing, match=r"qwen2\.5-coder-1\.5b.*is not there; run: venus models pull$"):
+        load(CascadeSettings(), empty)
+
+
+def test_a_damaged_file_is_named_with_what_to_do_and_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty: Store
+) -> None:
+    free(monkeypatch, 100_000)
+    (tmp_path / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf").write_bytes(b"GGUF" + bytes(1000))
+    with pytest.raises(EngineError, match=r"qwen2\.5-coder-1\.5b.*venus models"):
         load(CascadeSettings(), empty)
 
 

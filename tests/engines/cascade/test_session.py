@@ -153,11 +153,16 @@ async def test_empty_text_is_no_turn(text: str) -> None:
     await opened.session.close()
 
 
-async def test_endless_text_is_cut() -> None:
+async def test_endless_text_is_refused_with_a_word_and_the_session_goes_on() -> None:
     opened = Opened()
     opened.session.type("why " * 100_000)
+    (trouble,) = await opened.until(Trouble)
+    assert isinstance(trouble, Trouble)
+    assert trouble.code == "text.too_long"
+    assert not trouble.fatal
+    opened.session.type("why?")
     await opened.until(TurnEnded)
-    assert len(opened.model.asked[0].messages[-1].content) <= 4000
+    assert [asked.messages[-1].content for asked in opened.model.asked] == ["why?"]
     await opened.session.close()
 
 

@@ -20,6 +20,7 @@ from realtime_venus.engines.cascade.workers import (
     Prefilled,
     Recognised,
     Report,
+    Took,
     Workers,
     slot_of,
 )
@@ -45,7 +46,15 @@ class Crew:
     ) -> None:
         self.reports: queue.Queue[Report] = queue.Queue()
         self.model = model or Words("Hello", " there.")
-        self.workers = Workers(hears or Hears(), turns or Surely(), self.model, 1, self.reports.put)
+        self.took: list[Took] = []
+        self.workers = Workers(hears or Hears(), turns or Surely(), self.model, 1, self.post)
+
+    def post(self, report: Report) -> None:
+        """Durations are kept apart: when they come is of no interest."""
+        if isinstance(report, Took):
+            self.took.append(report)
+        else:
+            self.reports.put(report)
 
     def next(self) -> Report:
         return self.reports.get(timeout=DEADLINE_S)
@@ -55,7 +64,7 @@ class Crew:
             generation,
             voice or Tone(),
             None,
-            self.reports.put,
+            self.post,
             options=ClauseOptions(),
             pause_for_voice=False,
         )

@@ -101,7 +101,7 @@ def load_settings(sections: Mapping[str, type[BaseModel]] | None = None) -> Sett
     except SettingsError as error:
         raise BadSetting(_not_json(sections) or str(error)) from error
     except ValidationError as error:
-        raise BadSetting("; ".join(_complaints(error, file, content))) from error
+        raise BadSetting("; ".join(_complaints(error, sections, file, content))) from error
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
@@ -225,11 +225,29 @@ def _not_json(sections: Mapping[str, type[BaseModel]]) -> str | None:
     return None
 
 
-def _complaints(error: ValidationError, file: Path, content: Mapping[str, Any]) -> Iterator[str]:
+def _complaints(
+    error: ValidationError, sections: Mapping[str, type[BaseModel]], file: Path, content: Mapping[str, Any]
+) -> Iterator[str]:
     """What is wrong and where it was set, without the value, which may be a secret."""
     given = dict(_variables())
     for one in error.errors(include_input=False, include_context=False, include_url=False):
         path = [str(part) for part in one["loc"]]
         source = next((variable for variable, at in given.items() if path[: len(at)] == at), None)
         where = f"{'.'.join(path)} in {file}" if source is None and path and path[0] in content else ".".join(path)
-        yield f"{source or where}: {one['msg']}"
+        message = _unknown_inside(path, sections) if one["type"] == "extra_forbidden" else one["msg"]
+        yield f"{source or where}: {message}"
+
+
+def _unknown_inside(path: list[str], sections: Mapping[str, type[BaseModel]]) -> str:
+    """A key that a value should not have, with the nearest one that it may."""
+    annotation: object | None = sections.get(path[0])
+    for part in path[1:-1]:
+        model = _nested(annotation)
+        if model is not None:
+            annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        else:  # an entry of a container
+            members = [one for one in get_args(annotation) if one not in (Ellipsis, type(None))]
+            annotation = members[-1] if members else None
+    model = _nested(annotation)
+    near = difflib.get_close_matches(path[-1], () if model is None else model.model_fields, 1, cutoff=0.5)
+    return f"unknown setting {'.'.join(path)}" + (f"; did you mean {near[0]}?" if near else "")

@@ -162,6 +162,27 @@ def test_an_impossible_value_names_the_variable_and_never_shows_the_value(monkey
     assert "s3cret" not in message
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("VENUS_ROOM__DEEP", '{"capms": 150}', "unknown setting room.deep.capms; did you mean cap_ms?"),
+        ("VENUS_ROOM__MANY", '[{}, {"agains_ms": 1}]', "unknown setting room.many.1.agains_ms; did you mean again_ms?"),
+        ("VENUS_ROOM", '{"prot": 1}', "unknown setting room.prot; did you mean port?"),
+        ("VENUS_ROOM__DEEP", '{"xqzw": 150}', "unknown setting room.deep.xqzw"),
+    ],
+)
+def test_an_unknown_key_inside_json_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert refused() == f"{variable}: {message}"
+
+
+def test_an_unknown_key_of_an_entry_in_the_file_is_refused_with_the_nearest(folder: Path) -> None:
+    (folder / "venus.toml").write_text("[[room.many]]\ncap = 150\n")
+    assert refused() == "room.many.0.cap in venus.toml: unknown setting room.many.0.cap; did you mean cap_ms?"
+
+
 def test_what_should_be_json_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENUS_ROOM__PORT", "5")
     monkeypatch.setenv("VENUS_ROOM__NAMES", "one, two")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import psutil
 import pytest
+import soundfile
 import typer
 from realtime_venus.engines.base import EngineError, MissingExtra
 from realtime_venus.plugin.main import GROUP, LazySettings, build, main, run
@@ -121,6 +126,23 @@ def test_a_wrong_setting_stops_a_command_that_reads_settings_and_no_other(
     assert run(["models", "list"]) == 1
     assert "did you mean VENUS_MODELS__PARALLEL?" in capsys.readouterr().err
     assert run(["version"]) == 0
+
+
+def test_too_little_memory_is_one_line_that_says_how_much_is_needed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    @dataclass
+    class Memory:
+        available: int = 100 * 2**20
+
+    monkeypatch.setattr(psutil, "virtual_memory", Memory)
+    soundfile.write(tmp_path / "question.wav", np.zeros(1600), 16_000)
+    out = tmp_path / "out"
+    assert run(["converse", "--audio", str(tmp_path / "question.wav"), "--out", str(out), "--fast"]) == 1
+    *_, said = capsys.readouterr().err.splitlines()
+    assert said.startswith("error: ")
+    assert "MiB of free memory and 100 MiB are free" in said
+    assert not out.exists()
 
 
 def test_the_script_ends_with_the_exit_code(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from realtime_venus.engines.base import EngineError, NotEnoughMemory
+from realtime_venus.engines.base import NotEnoughMemory
 from realtime_venus.engines.cascade.llm import LARGE, MIB, OTHER_MODELS_MIB, SMALL
 from realtime_venus.engines.cascade.loading import load, threads_for
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.engines.store import ModelsSettings, Store
-from realtime_venus.engines.store.errors import ModelMissing
+from realtime_venus.engines.store.errors import ModelCorrupt, ModelMissing
 
 
 @dataclass
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_named_with_what_to_do_and_is_not_loaded(
 ) -> None:
     free(monkeypatch, 100_000)
     (tmp_path / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf").write_bytes(b"GGUF" + bytes(1000))
-    with pytest.raises(EngineError, match=r"qwen2\.5-coder-1\.5b.*venus models"):
+    with pytest.raises(ModelCorrupt, match=r"qwen2\.5-coder-1\.5b.*venus models"):
         load(CascadeSettings(), empty)
 
 

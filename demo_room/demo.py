@@ -45,6 +45,8 @@ async def serve(
             if host.state is HostState.FAILED:
                 raise VenusError(host.error)
             if not stop.is_set():
+                if host.state is not HostState.READY:
+                    raise VenusError("loading was given up before the engine was there")
                 say(f"Venus is ready at {address}")
                 ready(address)
                 await stop.wait()

@@ -144,8 +144,11 @@ class EngineHost:
                 raise
             self._engine = engine
         except (VenusError, OSError, ImportError) as error:
-            self._error = str(error)
+            self._error = str(error) or type(error).__name__
             log.error("the engine cannot be loaded", extra={"error": str(error)})  # noqa: TRY400 - the message says it
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises, the room must not wait for it for ever
+            self._error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            log.exception("the engine failed while it was loading")
         finally:
             self._loaded.set()
 

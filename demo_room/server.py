@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "page"
 MAX_BODY = 256 * 1024
 """Bytes of the largest request; an offer has about 10 kB."""
+_FAILED = "the engine could not be loaded; the reason is in the log of the server"
+"""What anybody may know, even without a key; the reason itself may name files of this machine."""
 SHUTDOWN_S = 8.0
 """How long conversations may take to end when the server stops."""
 
@@ -123,7 +125,7 @@ class RoomServer:
                     "state": self.host.state,
                     "stage": progress.stage,
                     "share": progress.share,
-                    "error": self.host.error,
+                    "error": _FAILED if self.host.state is HostState.FAILED else "",
                 },
                 "languages": list(profile.languages),
                 "voices": {language: list(names) for language, names in (profile.voices or {}).items()},
@@ -138,7 +140,7 @@ class RoomServer:
         self._check_key(request)
         body = await _read(request, _SessionBody)
         if self.host.state is HostState.FAILED:
-            raise Refusal(503, "engine_failed", self.host.error)
+            raise Refusal(503, "engine_failed", self.host.error if self.door.locked else _FAILED)
         if self.host.state is HostState.LOADING:
             raise Refusal(503, "loading", "Venus is still waking up")
         voices = self.host.profile.voices or {}
@@ -191,7 +193,8 @@ class RoomServer:
         return await handler(request)
 
     def _known_hosts(self) -> frozenset[str]:
-        return self.own_hosts | {_hostname(origin) for origin in self.settings.allowed_origins}
+        own = _hostname(address(self.settings, self.settings.port, secure=self.settings.https))
+        return self.own_hosts | {own} | {_hostname(origin) for origin in self.settings.allowed_origins}
 
     def _own(self, origin: str, host: str) -> bool:
         scheme = "https" if self.settings.https else "http"

@@ -50,7 +50,7 @@ Start = Callable[..., AbstractAsyncContextManager[Running]]
 @pytest.fixture
 def start() -> Start:
     @asynccontextmanager
-    async def started(host: ScriptedHost | None = None, **settings: Any) -> AsyncGenerator[Running]:
+    async def started(host: ScriptedHost | None = None, /, **settings: Any) -> AsyncGenerator[Running]:
         room = RoomSettings(port=0, **settings)
         host = host or ScriptedHost()
         conversations = Conversations(host, room.webrtc(), room.max_sessions)

@@ -61,6 +61,28 @@ async def test_an_engine_that_cannot_load_ends_it_with_the_reason(tmp_path: Path
         await serve(RoomSettings(port=0), host, asyncio.Event(), lambda _: None, cache_dir=tmp_path)
 
 
+async def test_an_engine_that_breaks_while_loading_is_never_called_ready(tmp_path: Path) -> None:
+    async def broken(_report: Callable[[Progress], None]) -> Engine:
+        raise RuntimeError("no such operator")
+
+    lines = list[str]()
+    host = EngineHost("fake", broken, nothing)
+    with pytest.raises(VenusError, match="no such operator"):
+        await serve(RoomSettings(port=0), host, asyncio.Event(), lines.append, cache_dir=tmp_path)
+    assert not any("ready" in line for line in lines)
+
+
+async def test_without_an_engine_it_is_not_called_ready(tmp_path: Path) -> None:
+    async def given_up(_report: Callable[[Progress], None]) -> Engine:
+        raise asyncio.CancelledError
+
+    lines = list[str]()
+    host = EngineHost("fake", given_up, nothing)
+    with pytest.raises(VenusError, match="given up"):
+        await serve(RoomSettings(port=0), host, asyncio.Event(), lines.append, cache_dir=tmp_path)
+    assert not any("ready" in line for line in lines)
+
+
 async def test_told_to_stop_while_loading_it_goes_at_once(tmp_path: Path) -> None:
     async def endless(_report: Callable[[Progress], None]) -> Engine:
         await asyncio.Event().wait()

@@ -72,6 +72,26 @@ async def test_a_failure_is_kept_in_words(error: Exception) -> None:
     await made.close()
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("no such operator"), "RuntimeError: no such operator"),
+        (ValueError("no such shape"), "ValueError: no such shape"),
+        (MemoryError(), "MemoryError"),
+        (EngineError(), "EngineError"),
+    ],
+)
+async def test_a_failure_that_nobody_foresaw_is_a_failure_too(error: Exception, words: str) -> None:
+    engine = Loading(error)
+    made = host(engine)
+    made.start()
+    engine.may_load.set()
+    await made.wait_loaded()
+    assert (made.state, made.error) == (HostState.FAILED, words)
+    assert engine.closings == 1
+    await made.close()
+
+
 async def test_loading_can_be_given_up() -> None:
     engine = Loading()
     made = host(engine)

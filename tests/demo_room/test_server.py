@@ -80,6 +80,18 @@ async def test_before_the_engine_is_there_the_page_says_so(
             assert response.status == 200
 
 
+async def test_why_loading_failed_is_said_only_to_who_knows_the_key(start: Start) -> None:
+    for settings in ({}, {"key": "open sesame"}):
+        async with start(ScriptedHost(state=HostState.FAILED), **settings) as server:
+            told = [(await server.get("/api/info"))[1]["engine"]["error"]]
+            told.append((await server.post("/api/session", {}))[1]["message"])
+            assert told[0] == "the engine could not be loaded; the reason is in the log of the server"
+            assert not any(server.host.error in text for text in told)
+            if settings:
+                _, body = await server.post("/api/session", {}, Authorization="Bearer open sesame")
+                assert body["message"] == server.host.error
+
+
 async def test_a_full_house_says_so_and_has_room_again_later(start: Start) -> None:
     async with start(max_sessions=1) as server:
         token = await server.token()
@@ -198,6 +210,14 @@ async def test_a_foreign_name_for_this_machine_is_refused(start: Start) -> None:
         assert (await server.get("/api/info", Host="localhost:5"))[0] == 200
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+async def test_a_server_answers_at_the_address_that_it_says(start: Start, host: str) -> None:
+    async with start(host=host) as server:
+        status, info = await server.get("/api/info")
+        assert (status, info["engine"]["name"]) == (200, "scripted")
+        await server.token(Origin=server.address)
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -254,8 +274,9 @@ async def test_a_key_is_asked_for_and_guessing_is_slowed_down(start: Start) -> N
         status, body = await server.post("/api/session", {})
         assert (status, body["error"]) == (401, "key")
         await server.token(Authorization="Bearer open sesame")
-        for _ in range(9):
-            assert (await server.post("/api/session", {}, Authorization="Bearer guess"))[0] == 401
+        for key in (b"guess", b"schl\xfcssel", b"\xff\xfe", "schlüssel".encode(), *[b"guess"] * 5):
+            headers = {"Authorization": (b"Bearer " + key).decode(errors="surrogateescape")}
+            assert (await server.post("/api/session", {}, **headers))[0] == 401
         assert (await server.post("/api/session", {}, Authorization="Bearer open sesame"))[0] == 429
 
 

@@ -33,6 +33,13 @@ def test_only_the_key_opens() -> None:
     assert door.locked
 
 
+@pytest.mark.parametrize("key", ["schl\udcfcssel", "\ud800", "\udfff\ud800"])
+def test_a_key_that_is_no_text_is_wrong(key: str) -> None:
+    door = Door("schlüssel", Clock())
+    with pytest.raises(WrongKey):
+        door.check(key)
+
+
 def test_guessing_shuts_the_door_for_a_while() -> None:
     clock = Clock()
     door = Door("schlüssel", clock)

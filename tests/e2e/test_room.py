@@ -275,7 +275,7 @@ async def test_loading_is_shown_with_its_progress(start: Start) -> None:
 
 async def test_a_failed_engine_is_explained(start: Start) -> None:
     async with opened(start, ScriptedHost(state=HostState.FAILED)) as (_, made):
-        await expect(made.page.get_by_role("alert")).to_contain_text("the model files are missing")
+        await expect(made.page.get_by_role("alert")).to_contain_text("the engine could not be loaded")
         await expect(made.page.locator("#start")).to_be_disabled()
 
 

@@ -40,5 +40,7 @@ class WebRtcOptions(BaseModel):
     """Received audio nobody took: beyond this the oldest is dropped and counted."""
     outbox_events: int = Field(default=512, ge=16)
     """Events waiting for the page: beyond this the oldest passing ones are dropped and counted."""
+    video_sections: int = Field(default=0, ge=0, le=4)
+    """Cameras and screens that a page may send.  Each is decoded, so an offer with more is refused."""
     late_ms: int = Field(default=200, ge=20)
     """A sender that is later than this skips the time instead of sending a burst."""

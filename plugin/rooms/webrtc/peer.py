@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _CHANNEL = "events"
 _BUFFERED = 256 * 1024
 """Bytes that may wait inside the data channel; events beyond stay in the outbox, where they can still be dropped."""
+_PONG_BUFFERED = 64 * 1024
+"""Bytes waiting beyond which pings are not answered: a page that asks and does not read must not fill the memory."""
 _TICK_S = 0.25
 _FAREWELL_STEPS = 20
 _FAREWELL_STEP_S = 0.01
@@ -113,6 +115,8 @@ class PeerCounters:
     bad_messages: int = 0
     foreign_acks: int = 0
     """Acknowledgements of frames that were never sent."""
+    unanswered_pings: int = 0
+    """Pings that came while too much was waiting for the page."""
     audio: list[ReorderCounters] = field(default_factory=list[ReorderCounters])
 
 
@@ -190,8 +194,11 @@ class Peer:
         connection.on("datachannel", self._on_channel)
         connection.on("connectionstatechange", self._on_state)
         try:
-            if not all(media.dtls and media.dtls.fingerprints for media in SessionDescription.parse(sdp).media):
+            offered = SessionDescription.parse(sdp).media
+            if not all(media.dtls and media.dtls.fingerprints for media in offered):
                 raise OfferRefused("sdp", "the offer has a section without a certificate fingerprint")
+            if [media.kind for media in offered].count("video") > self._options.video_sections:
+                raise OfferRefused("sdp", f"the offer has more than {self._options.video_sections} video sections")
             await connection.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="offer"))
         except OperationError:
             raise OfferRefused("codec", "the browser offers no codec that this room knows (Opus is needed)") from None
@@ -246,7 +253,10 @@ class Peer:
     def _handle(self, incoming: Incoming) -> None:
         match incoming:
             case Ping():
-                self._send({"type": "pong"})
+                if self._channel is not None and self._channel.bufferedAmount <= _PONG_BUFFERED:
+                    self._send({"type": "pong"})
+                else:
+                    self.counters.unanswered_pings += 1
             case Pong():
                 pass
             case Bye():
@@ -312,7 +322,8 @@ class Peer:
                 return
             if now - last_ping >= options.heartbeat_s:
                 last_ping = now
-                self._send({"type": "ping"})
+                if self._channel is not None and self._channel.bufferedAmount <= _BUFFERED:
+                    self._send({"type": "ping"})
 
     async def _send_events(self) -> None:
         while True:
@@ -348,8 +359,10 @@ class Peer:
             return
         if not self._ended.is_set():
             self._send({"type": "closing", "reason": reason})
-            await self._flush()
-        self._end(reason)
+            try:
+                await self._flush()
+            finally:
+                self._end(reason)
         await asyncio.wait([self._supervisor])
 
     async def _flush(self) -> None:

@@ -26,13 +26,14 @@ from ..base import (
 from .input import InputCounters, UserAudio, Writer
 from .options import WebRtcOptions
 from .outbox import Outbox
-from .peer import OfferRefused, Peer, PeerState
+from .peer import Peer, PeerState
 from .video import LatestPicture
 
 log = logging.getLogger(__name__)
 
 _COMMANDS = 64
-"""Commands that may wait for the session; beyond this acknowledgements give way, then the oldest."""
+"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
+and where there is none the oldest command."""
 _FILL_AFTER_S = 0.5
 """Without audio for so long the room lets time go on by itself."""
 _FILL_EVERY_S = 0.1
@@ -187,13 +188,14 @@ class WebRtcRoom:
         peer = Peer(self, self._outlet, self._outbox, self._options)
         self._peer = peer
         self._alone_since = None
-        if old is not None:
-            await old.close("replaced")
         try:
+            if old is not None:
+                await old.close("replaced")
             sdp = await peer.answer(offer_sdp)
-        except OfferRefused:
+        except BaseException:
             if self._peer is peer:
                 self._alone_since = self._now()
+            await peer.close("failed")
             raise
         if self.closed:
             await peer.close(self._reason)
@@ -208,7 +210,7 @@ class WebRtcRoom:
         await asyncio.wait([self._closing])
 
     def _may_resume(self, resume: str) -> bool:
-        return compare_digest(resume.encode(), self._resume.encode())
+        return compare_digest(resume.encode(errors="surrogatepass"), self._resume.encode())
 
     async def _close(self) -> None:
         self._closed.set()
@@ -250,7 +252,7 @@ class WebRtcRoom:
     def command(self, command: Command) -> None:
         if len(self._commands) >= _COMMANDS:
             self.commands_dropped += 1
-            self._commands.popleft()
+            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
         self._commands.append(command)
         self._commanded.set()
 

@@ -21,6 +21,7 @@ from realtime_venus.plugin.rooms.webrtc import (
     WebRtcOptions,
     WebRtcRoom,
 )
+from realtime_venus.plugin.rooms.webrtc.peer import PeerState
 
 from ....demo_room.scripted import Tone
 from .page import ToneMicrophone, loudest_hz, page, until
@@ -206,13 +207,21 @@ async def test_without_a_microphone_time_goes_on() -> None:
 
 
 async def test_pictures_are_kept_for_whoever_asks() -> None:
-    async with inhabited() as guest, page(ToneMicrophone(), video=True) as browser:
+    options = WebRtcOptions(video_sections=1)
+    async with inhabited(options) as guest, page(ToneMicrophone(), video=True) as browser:
         await browser.join(guest.room)
         await until(lambda: guest.room.latest_frame() is not None, "a picture")
         frame = guest.room.latest_frame()
         assert frame is not None
         assert frame.image.shape == (480, 640, 3)
         assert frame.captured_ms >= 0
+
+
+async def test_pictures_that_nobody_asked_for_are_refused() -> None:
+    async with inhabited() as guest, page(ToneMicrophone(), video=True) as browser:
+        with pytest.raises(OfferRefused, match="more than 0 video sections"):
+            await guest.room.accept(await browser.offer())
+        await browser_can_still_join(guest)
 
 
 async def test_a_second_page_is_refused_and_the_first_one_stays() -> None:
@@ -286,6 +295,27 @@ async def test_a_page_that_answers_pings_stays() -> None:
         assert guest.room.connected
 
 
+async def test_pings_are_not_answered_while_much_is_waiting_for_the_page() -> None:
+    async with inhabited() as guest, page(None) as browser:
+        await browser.join(guest.room)
+        peer = guest.room.peer
+        assert peer is not None
+        for _ in range(20):
+            guest.room.publish({"type": "long", "text": "x" * 200_000})
+
+        def unanswered() -> bool:
+            browser.send({"type": "ping"})
+            return peer.counters.unanswered_pings > 0
+
+        await until(unanswered, "an unanswered ping")
+
+        def answered() -> bool:
+            browser.send({"type": "ping"})
+            return any(m["type"] == "pong" for m in browser.messages)
+
+        await until(answered, "an answer afterwards")
+
+
 async def test_a_connection_without_media_is_given_up() -> None:
     async with inhabited(QUICK) as guest, page(ToneMicrophone()) as browser:
         await guest.room.accept(await browser.offer())
@@ -297,6 +327,43 @@ async def test_a_room_nobody_joins_closes() -> None:
     async with inhabited(WebRtcOptions(join_s=0.2)) as guest:
         await asyncio.wait_for(guest.room.wait_closed(), 20)
         assert guest.room.reason == "no_page"
+
+
+async def test_a_page_whose_join_is_cut_short_leaves_the_room_to_others() -> None:
+    async with inhabited(QUICK) as guest, page(ToneMicrophone()) as browser:
+        accepting = asyncio.create_task(guest.room.accept(await browser.offer()))
+        await asyncio.sleep(0)
+        assert guest.room.connected
+        accepting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await accepting
+        assert not guest.room.connected
+        await asyncio.wait_for(guest.room.wait_closed(), 20)
+        assert guest.room.reason == "no_page"
+
+
+async def test_a_page_cut_short_while_it_takes_the_place_of_another_leaves_nobody_behind() -> None:
+    async with inhabited(QUICK) as guest, page(ToneMicrophone()) as browser, page(ToneMicrophone()) as again:
+        answer = await browser.join(guest.room)
+        before = guest.room.peer
+        assert before is not None
+        accepting = asyncio.create_task(guest.room.accept(await again.offer(), answer.resume))
+        await asyncio.sleep(0)
+        assert guest.room.peer is not before
+        accepting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await accepting
+        assert not guest.room.connected
+        await until(lambda: before.state is PeerState.CLOSED, "the end of the first connection")
+        await asyncio.wait_for(guest.room.wait_closed(), 20)
+        assert guest.room.reason == "page_gone"
+
+
+async def test_a_key_that_is_no_text_is_no_key() -> None:
+    async with inhabited() as guest, page(None) as browser, page(None) as other:
+        await browser.join(guest.room)
+        with pytest.raises(AlreadyConnected):
+            await guest.room.accept(await other.offer(), "\ud800")
 
 
 async def test_closing_is_done_once_by_whoever_asks() -> None:
@@ -370,3 +437,16 @@ async def test_commands_that_nobody_takes_are_bounded() -> None:
     left: list[Any] = [command async for command in room.commands()]
     assert len(left) == 64
     assert left[-1] == TypeText("999")
+
+
+async def test_acknowledgements_give_way_to_what_the_user_wants() -> None:
+    room = WebRtcRoom()
+    for number in range(32):
+        room.command(TypeText(str(number)))
+        room.played(number)
+    room.command(Interrupt())
+    assert room.commands_dropped == 1
+    await room.close()
+    left: list[Any] = [command async for command in room.commands()]
+    assert left[:3] == [TypeText("0"), TypeText("1"), Acknowledge(1)]
+    assert left[-2:] == [Acknowledge(31), Interrupt()]

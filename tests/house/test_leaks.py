@@ -6,6 +6,8 @@ import asyncio
 import socket
 import threading
 
+import pytest
+
 from ..kit.leaks import Sockets, lasting_threads, leaked_sockets, leaked_tasks, leaked_threads
 
 
@@ -19,12 +21,21 @@ async def test_finds_a_task_that_goes_on() -> None:
     assert await leaked_tasks(before, grace_s=0.01) == []
 
 
-def test_finds_a_thread_that_goes_on() -> None:
+@pytest.mark.parametrize(
+    ("name", "daemon", "found"),
+    [
+        ("forgotten", False, ["forgotten"]),
+        ("forgotten", True, []),
+        ("venus-forgotten", False, ["venus-forgotten"]),
+        ("venus-forgotten", True, ["venus-forgotten"]),
+    ],
+)
+def test_finds_a_thread_that_goes_on(name: str, daemon: bool, found: list[str]) -> None:
     before = lasting_threads()
     done = threading.Event()
-    thread = threading.Thread(target=done.wait, name="forgotten")
+    thread = threading.Thread(target=done.wait, name=name, daemon=daemon)
     thread.start()
-    assert leaked_threads(before, grace_s=0.01) == ["forgotten"]
+    assert leaked_threads(before, grace_s=0.01) == found
     done.set()
     thread.join()
     assert leaked_threads(before) == []

@@ -18,6 +18,9 @@ GRACE_S = 2.0
 LIBRARY_THREADS = ("asyncio_",)
 """Prefixes of the names of pool threads that libraries keep for the life of the process."""
 
+OWN_THREADS = "venus-"
+"""Prefix of the names of our own threads, which must end with what began them, daemons or not."""
+
 _TASK_CHECK = "no_leaked_tasks"
 
 
@@ -38,8 +41,12 @@ class Sockets:
 
 
 def lasting_threads() -> set[threading.Thread]:
-    """Threads that would keep the process alive, without the pools that libraries keep on purpose."""
-    return {t for t in threading.enumerate() if not t.daemon and not t.name.startswith(LIBRARY_THREADS)}
+    """Threads that would keep the process alive, without the pools that libraries keep on purpose; and all our own."""
+    return {
+        t
+        for t in threading.enumerate()
+        if t.name.startswith(OWN_THREADS) or (not t.daemon and not t.name.startswith(LIBRARY_THREADS))
+    }
 
 
 def leaked_threads(before: set[threading.Thread], grace_s: float = GRACE_S) -> list[str]:

@@ -37,6 +37,7 @@ LEAD_S = 2.0
 def demo_server() -> Iterator[str]:
     """Address of ``venus demo``, which is stopped at the end and must then go in order."""
     environment = os.environ | {"VENUS_ROOM__PORT": "0", "PYTHONUNBUFFERED": "1"}
+    environment.pop("SCREENSHOT", None)
     command = [VENUS, "demo", "--no-open"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -137,7 +138,7 @@ async def test_interrupted_she_falls_silent_and_answers_the_new_question(
         await expect(page.locator(".said.agent span[data-state=dropped]").first).to_be_visible()
         await expect(page.locator(".said.agent span[data-state=heard]").first).to_be_visible()
         await answered(page, 2)
-        if picture := os.environ.get("VENUS_SCREENSHOT"):
+        if picture := os.environ.get("SCREENSHOT"):
             await page.screenshot(path=picture, full_page=True)
         recording = await Recording.of(page)
     asked = stretches(recording.user, 2.5)

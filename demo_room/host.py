@@ -146,7 +146,8 @@ class EngineHost:
         except (VenusError, OSError, ImportError) as error:
             self._error = str(error) or type(error).__name__
             log.error("the engine cannot be loaded", extra={"error": str(error)})  # noqa: TRY400 - the message says it
-        except Exception as error:  # noqa: BLE001 - whatever an engine raises, the room must not wait for it for ever
+        except Exception as error:
+            # Broad, because whatever an engine raises, nobody may wait for it for ever.
             self._error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             log.exception("the engine failed while it was loading")
         finally:

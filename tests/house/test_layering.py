@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +20,11 @@ MAY_IMPORT = {
     "demo_room": {"demo_room", "plugin", "tools", "engines"},
 }
 
-ADAPTERS: dict[str, str] = {}
+ADAPTERS: dict[str, str] = {"plugin/rooms/webrtc/adapter.py": "aiortc"}
 """The files that may touch a private name of another project, each with the project it adapts."""
+
+MANGLED = re.compile(r"_[A-Za-z][A-Za-z0-9]*__[a-z]\w*")
+"""What Python makes of a name with two leading underscores inside a class; nobody writes it by chance."""
 
 LONGEST_FILE = 500
 
@@ -94,6 +99,24 @@ def foreign_private_names(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
             yield f"{module.path}:{node.lineno} {ast.unparse(node)}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MANGLED.fullmatch(node.value):
+            yield f"{module.path}:{node.lineno} {node.value}"
+        elif (name := named_attribute(node)) is not None and is_private(name) and name not in own:
+            yield f"{module.path}:{node.lineno} {name}"
+
+
+def named_attribute(node: ast.AST) -> str | None:
+    """The attribute that a call such as ``getattr(x, "name")`` names by a string."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="getattr" | "setattr" | "hasattr" | "delattr") | ast.Attribute(attr="attrgetter"),
+            args=[*_, ast.Constant(value=str(name))],
+        ) if len(node.args) < 3:
+            return name
+        case ast.Call(func=ast.Name(id="getattr" | "setattr"), args=[_, ast.Constant(value=str(name)), _]):
+            return name
+        case _:
+            return None
 
 
 @cache
@@ -106,6 +129,22 @@ def uses_of_foreign_private_names() -> dict[str, list[str]]:
 def test_private_names_of_other_projects_stay_in_their_adapter() -> None:
     wrong = {path: uses for path, uses in uses_of_foreign_private_names().items() if path not in ADAPTERS}
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x._foreign_name",
+        "from other import _foreign_name",
+        "getattr(x, '_foreign_name')",
+        "getattr(x, '_foreign_name', None)",
+        "setattr(x, '_foreign_name', 1)",
+        "hasattr(x, '_foreign_name')",
+        "NAME = '_Foreign__name'",
+    ],
+)
+def test_a_private_name_is_seen_however_it_is_written(code: str) -> None:
+    assert len(list(foreign_private_names(Module(Path("plugin/made_up.py"), ast.parse(code))))) == 1
 
 
 def test_an_adapter_is_there_for_a_private_name() -> None:

@@ -114,7 +114,10 @@ class SessionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What :meth:`EngineSession.configure` changes; ``None`` leaves a value as it is, ``"auto"`` follows the user."""
+    """What :meth:`EngineSession.configure` changes; ``None`` leaves a value as it is.
+
+    The language ``"auto"`` follows the user; the voice ``"auto"`` is the default voice of the language spoken.
+    """
 
     language: Language | Literal["auto"] | None = None
     voice: str | None = None
@@ -327,7 +330,12 @@ class EngineSession(ABC):
 
     @abstractmethod
     def interrupt(self, utterance_id: str) -> None:
-        """The utterance was flushed by the runtime or the user (a stop button): stop producing it."""
+        """The utterance was flushed by the runtime or the user (a stop button): stop producing it.
+
+        An empty ``utterance_id`` means whatever reply is pending or being spoken: the user stopped the agent after it
+        had decided to speak and before anything of the reply was known by a name.  Without such a reply it does
+        nothing.
+        """
 
     @abstractmethod
     def type(self, text: str) -> None:

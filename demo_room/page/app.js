@@ -250,9 +250,7 @@ function typeText(event) {
 function configure() {
   savePreference("language", $("language").value);
   savePreference("voice", $("voice").value);
-  const message = { type: "configure", language: $("language").value };
-  if ($("voice").value) message.voice = $("voice").value;
-  call?.send(message);
+  call?.send({ type: "configure", language: $("language").value, voice: $("voice").value || "auto" });
 }
 
 // -- choices -----------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class TellHeard:
 
 @dataclass(frozen=True, slots=True)
 class TellInterrupt:
-    """Tell the engine that the utterance was flushed."""
+    """Tell the engine that the utterance was flushed; an empty id gives up whatever reply is pending."""
 
     utterance_id: str
 

@@ -193,7 +193,7 @@ class SessionCore:
         if isinstance(action, TellConfigure):
             changes = action.changes
             self._language = str(changes.language or self._language)
-            self._voice = changes.voice or self._voice
+            self._voice = "" if changes.voice == "auto" else changes.voice or self._voice
             return [Emit(ev.SessionConfigured(at_ms=now.ms, language=self._language, voice=self._voice))]
         self._latency.cancel()
         if isinstance(action, TellSay):
@@ -338,6 +338,9 @@ class SessionCore:
         actions: list[Action] = []
         for utterance_id in list(self._live):
             actions += [Flush(utterance_id), TellInterrupt(utterance_id), *self._give_up(utterance_id, now)]
+        if not actions and self._thinking:
+            self._thinking = False
+            actions.append(TellInterrupt(""))  # what is being thought of has no name yet
         return actions
 
     def _recover(self, what: str, stalled_ms: int, now: Now) -> list[Action]:

@@ -88,7 +88,7 @@ class EngineLink:
 
     def interrupt(self, utterance_id: str) -> None:
         """See :meth:`EngineSession.interrupt`; ids of an earlier session are not passed on."""
-        own = self._own(utterance_id)
+        own = self._own(utterance_id) if utterance_id else ""
         if self._session is not None and own is not None:
             self._session.interrupt(own)
 
@@ -111,7 +111,7 @@ class EngineLink:
         self._options = replace(
             options,
             language=None if language == "auto" else language,
-            voice=changes.voice or options.voice,
+            voice=None if changes.voice == "auto" else changes.voice or options.voice,
             persona=options.persona if changes.persona is None else changes.persona,
             facts=options.facts if changes.facts is None else changes.facts,
         )

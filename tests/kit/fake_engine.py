@@ -61,6 +61,7 @@ class FakeSession(EngineSession):
         self.restored: bytes | None = None
         self.closed = False
         self._done_s = 0.0
+        self._pending: asyncio.TimerHandle | None = None
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
 
     @property
@@ -70,13 +71,13 @@ class FakeSession(EngineSession):
 
     # -- out ---------------------------------------------------------------------------------------------------
 
-    def emit(self, *events: EngineEvent, after_s: float = 0.0) -> None:
+    def emit(self, *events: EngineEvent, after_s: float = 0.0) -> asyncio.TimerHandle | None:
         """Give events now, or together and in order later by the loop's clock."""
         if after_s:
-            asyncio.get_running_loop().call_later(after_s, self.emit, *events)
-            return
+            return asyncio.get_running_loop().call_later(after_s, self.emit, *events)
         for event in events:
             self._events.put_nowait(event)
+        return None
 
     def speak(
         self,
@@ -98,7 +99,7 @@ class FakeSession(EngineSession):
             events.append(Speech(at_ms, utterance_id, first, pcm, opener=first * 1000 // OUTPUT_HZ < opener_ms))
         if ended:
             events.append(TurnEnded(at_ms, utterance_id, total))
-        self.emit(*events, after_s=after_s)
+        self._pending = self.emit(*events, after_s=after_s)
 
     def judge(self, utterance_id: str, verdict: Verdict, after_s: float = 0.0) -> None:
         """Give a verdict on an overlap."""
@@ -137,6 +138,9 @@ class FakeSession(EngineSession):
 
     def interrupt(self, utterance_id: str) -> None:
         self.interrupts.append(utterance_id)
+        if not utterance_id and self._pending is not None:
+            self._pending.cancel()
+            self.emit(Decided(self.now_ms, Decision.LISTEN))
 
     def type(self, text: str) -> None:
         self._need(able=self.engine.capabilities.type)

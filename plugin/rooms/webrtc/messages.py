@@ -8,7 +8,7 @@ From the page::
     {"type": "type", "text": "..."}                   the user typed
     {"type": "say", "text": "..."}                    speak this word for word
     {"type": "interrupt"}                             the stop button
-    {"type": "configure", "language": "en" | "zh" | "auto", "voice": "..."}
+    {"type": "configure", "language": "en" | "zh" | "auto", "voice": "..." | "auto"}
     {"type": "bye"}                                   the page leaves for good
 
 To the page: timeline events, ``ping`` and ``pong``, ``{"type": "closing", "reason": ...}``, and whatever is longer than

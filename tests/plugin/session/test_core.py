@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from realtime_venus.engines.base import (
+    Changes,
     Decided,
     Decision,
     DelegateClosed,
@@ -21,6 +22,7 @@ from realtime_venus.engines.base import (
 )
 from realtime_venus.plugin.playback import LedgerState, Moved, Resolved
 from realtime_venus.plugin.reflex import OverDuck, OverEnded, OverHold
+from realtime_venus.plugin.rooms.base import Interrupt
 from realtime_venus.plugin.session import actions as act
 from realtime_venus.plugin.session.core import SessionCore, SessionFacts
 from realtime_venus.plugin.session.settings import SessionSettings
@@ -70,6 +72,32 @@ def test_thinking_ends_with_speech_or_with_listening() -> None:
     assert ev.AgentState(at_ms=900, state="thinking") in first
     second = emitted(made.engine_event(Decided(950, Decision.LISTEN), at(950)))
     assert ev.AgentState(at_ms=950, state="listening") in second
+
+
+def test_stopping_a_reply_that_has_no_name_yet_gives_it_up() -> None:
+    made = core()
+    made.engine_event(Decided(900, Decision.SPEAK), at(900))
+    actions = made.command(Interrupt(), at(950))
+    assert actions == [act.TellInterrupt(""), act.Emit(ev.AgentState(at_ms=950, state="listening"))]
+    assert made.command(Interrupt(), at(960)) == []
+
+
+def test_stopping_what_has_a_name_stops_only_that() -> None:
+    made = core()
+    speaking(made)
+    actions = made.command(Interrupt(), at(1100))
+    assert [action for action in actions if isinstance(action, act.TellInterrupt)] == [act.TellInterrupt("u1")]
+
+
+def test_stopping_while_nothing_is_going_on_does_nothing() -> None:
+    assert core().command(Interrupt(), at(100)) == []
+
+
+def test_the_default_voice_can_be_chosen_again() -> None:
+    made = core()
+    for voice, shown in (("hibari", "hibari"), (None, "hibari"), ("auto", "")):
+        (event,) = emitted(made.done(act.TellConfigure(Changes(voice=voice)), at(10)))
+        assert event == ev.SessionConfigured(at_ms=10, language="auto", voice=shown)
 
 
 def test_a_cut_utterance_is_told_by_its_heard_words() -> None:

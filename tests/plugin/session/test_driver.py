@@ -9,6 +9,8 @@ import pytest
 from realtime_venus.engines.base import (
     Capabilities,
     Changes,
+    Decided,
+    Decision,
     Language,
     MediaUnit,
     OverlapPhase,
@@ -209,6 +211,19 @@ def test_stopping_words_that_have_no_sound_yet_ends_them() -> None:
     result = run(QUESTION, FakeEngine(answering(1500, 0.0, ended=False)), [TimedCommand(2000, Interrupt())])
     ended = result.one(ev.UtteranceEnded)
     assert (ended.heard_text, ended.total_samples, ended.interrupted) == ("", 0, True)
+
+
+def test_stopping_while_she_thinks_gives_up_the_reply() -> None:
+    def on_unit(session: FakeSession, unit: MediaUnit) -> None:
+        if unit.start_ms == 1500:
+            session.emit(Decided(1600, Decision.SPEAK))
+            session.speak("u1", 2.0, after_s=1.0)
+
+    result = run(QUESTION, FakeEngine(on_unit), [TimedCommand(2000, Interrupt()), TimedCommand(2100, Interrupt())])
+    assert result.engine.session.interrupts == [""]
+    assert result.states() == ["listening", "thinking", "listening"]
+    assert max(result.loudness()) == 0
+    assert result.all(ev.UtteranceEnded) == []
 
 
 def test_typed_text_say_and_settings_reach_the_engine() -> None:

@@ -12,14 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from realtime_venus.engines.base import (
+    Changes,
+    Decided,
+    Decision,
     EngineFull,
     MediaUnit,
     SessionOptions,
     Speech,
     Trouble,
 )
-from realtime_venus.plugin.rooms.base import AudioChunk, PlayoutSource
-from realtime_venus.plugin.rooms.memory import MemoryRoom, MemoryRoomOptions
+from realtime_venus.plugin.rooms.base import AudioChunk, Configure, Interrupt, PlayoutSource
+from realtime_venus.plugin.rooms.memory import MemoryRoom, MemoryRoomOptions, TimedCommand
 from realtime_venus.plugin.session import Session, SessionSettings
 from realtime_venus.plugin.timeline import events as ev
 from realtime_venus.plugin.timeline import read_recording
@@ -133,6 +136,31 @@ def test_an_engine_whose_events_end_is_reopened() -> None:
     result = run(QUESTION, FakeEngine(on_unit))
     assert len(result.engine.sessions) == 2
     assert result.engine.sessions[1].units
+
+
+def test_a_reopened_engine_can_be_stopped_while_it_thinks() -> None:
+    def on_unit(session: FakeSession, unit: MediaUnit) -> None:
+        if session.number == 0 and unit.index == 10:
+            session.fail()
+        if session.number == 1 and unit.index == 5:
+            session.emit(Decided(session.now_ms, Decision.SPEAK))
+            session.speak("u1", 1.0, after_s=2.0)
+
+    result = run(QUESTION, FakeEngine(on_unit), [TimedCommand(3000, Interrupt())])
+    assert result.engine.session.interrupts == [""]
+    assert max(result.loudness()) == 0
+
+
+@pytest.mark.parametrize(("chosen", "kept"), [(("alto",), "alto"), (("alto", "auto"), None)])
+def test_a_reopened_engine_speaks_with_the_voice_chosen_last(chosen: tuple[str, ...], kept: str | None) -> None:
+    def on_unit(session: FakeSession, unit: MediaUnit) -> None:
+        if session.number == 0 and unit.index == 10:
+            session.fail()
+
+    commands = [TimedCommand(100 * n, Configure(Changes(voice=name))) for n, name in enumerate(chosen, 1)]
+    result = run(QUESTION, FakeEngine(on_unit), commands)
+    assert [changes.voice for changes in result.engine.sessions[0].changes] == list(chosen)
+    assert result.engine.session.options.voice == kept
 
 
 def test_fatal_trouble_ends_the_session_and_closes_everything() -> None:

@@ -33,6 +33,7 @@ from realtime_venus.plugin.rooms.webrtc.messages import (
         ({"type": "say", "text": "hello"}, Say("hello")),
         ({"type": "interrupt"}, Interrupt()),
         ({"type": "configure", "language": "zh"}, Configure(Changes(language=Language.ZH))),
+        ({"type": "configure", "voice": "auto"}, Configure(Changes(voice="auto"))),
         ({"type": "configure", "language": "auto", "voice": "v"}, Configure(Changes(language="auto", voice="v"))),
     ],
 )

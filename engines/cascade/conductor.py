@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..base import (
     INPUT_HZ,
@@ -19,12 +18,10 @@ from ..base import (
     Decided,
     Decision,
     EngineEvent,
-    FloatPcm,
     Heard,
     Language,
     MediaUnit,
     Overlap,
-    OverlapPhase,
     Speech,
     Text,
     Trouble,
@@ -42,13 +39,12 @@ from .endpoint import (
     Nothing,
     Partial,
     Prefill,
-    Purpose,
     Recognise,
     Segment,
     Speculate,
     TurnOver,
 )
-from .parts import Message
+from .inbox import Begin, HeardTold, Input, Interrupted, Line, OverlapTold, Typed, WorkerPool
 from .reply import Finished, Piece, Reply, Script
 from .script import language_of
 from .settings import CascadeSettings
@@ -61,58 +57,6 @@ PLAYED_SLACK_MS = 30_000
 """Without any word from the listener an utterance counts as played this long after its samples should have run out."""
 WAITING_LINES = 16
 """``say`` lines kept while the agent speaks; the oldest gives way."""
-
-
-class WorkerPool(Protocol):
-    """What the conductor needs of :class:`~.workers.Workers`."""
-
-    def recognise(
-        self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None
-    ) -> None: ...
-    def aside(self, audio: FloatPcm, start_ms: int, end_ms: int, language: Language | None) -> None: ...
-    def judge(self, job: int, audio: FloatPcm) -> None: ...
-    def prefill(
-        self,
-        messages: Callable[[], Sequence[Message]],
-        language: Language,
-        cancelled: Callable[[], bool],
-    ) -> None: ...
-    def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapTold:
-    phase: OverlapPhase
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeardTold:
-    utterance_id: str
-    samples: int
-
-
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    utterance_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """The session is open: get ready while nobody has spoken yet."""
-
-
-Input = Begin | MediaUnit | OverlapTold | HeardTold | Interrupted | Typed | Line | Changes | Report
 
 
 @dataclass(slots=True)

@@ -22,8 +22,9 @@ from ..base import (
     Trouble,
     Unsupported,
 )
-from .conductor import Begin, Conductor, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
+from .conductor import Conductor
 from .dialogue import Dialogue
+from .inbox import Begin, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
 from .workers import Report, Workers
 
 _log = logging.getLogger(__name__)

@@ -101,11 +101,16 @@ def foreign_private_names(module: Module) -> Iterator[str]:
             yield f"{module.path}:{node.lineno} {ast.unparse(node)}"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MANGLED.fullmatch(node.value):
             yield f"{module.path}:{node.lineno} {node.value}"
-        elif (name := named_attribute(node)) is not None and is_private(name) and name not in own:
+        elif (
+            isinstance(node, ast.Call)
+            and (name := named_attribute(node)) is not None
+            and is_private(name)
+            and name not in own
+        ):
             yield f"{module.path}:{node.lineno} {name}"
 
 
-def named_attribute(node: ast.AST) -> str | None:
+def named_attribute(node: ast.Call) -> str | None:
     """The attribute that a call such as ``getattr(x, "name")`` names by a string."""
     match node:
         case ast.Call(

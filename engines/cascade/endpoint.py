@@ -20,6 +20,8 @@ from .settings import EndpointSettings
 
 COVER_MS = 80
 """A transcript whose audio ends this much before the last sound still holds every word (measured in the spike)."""
+SURELY_COMPLETE = 0.9
+"""Completeness of a whole question or request."""
 PREFILL_CHARS = {Language.EN: 12, Language.ZH: 5}
 """A prefill costs a tenth of a second and more however few words it adds: so many more are worth one."""
 SEGMENT_MS = 18_000
@@ -301,11 +303,11 @@ class Endpoint:
 
     def silence_wanted_ms(self) -> int:
         """Silence after which the turn is over, from its words and its sound."""
-        wanted = self._set.least_silence_ms + round(
-            (1.0 - completeness(self._speculated or self.text, self._language)) * self._set.doubt_silence_ms
-        )
+        complete = completeness(self._speculated or self.text, self._language)
+        wanted = self._set.least_silence_ms + round((1.0 - complete) * self._set.doubt_silence_ms)
         if self._probability is None or self._probability <= self._set.sound_probability:
-            return self._set.cap_ms
+            # Words that are surely complete outweigh a doubtful sound, though not at once.
+            wanted = self._set.doubtful_sound_ms if complete >= SURELY_COMPLETE else self._set.cap_ms
         return min(wanted, self._set.cap_ms)
 
     def _ask(self, purpose: Purpose, sound: Sound) -> Recognise:

@@ -27,9 +27,11 @@ class EndpointSettings(BaseModel):
     """A turn that did not sound finished is judged again after this much more silence."""
     least_silence_ms: int = Field(default=240, ge=100, le=2000)
     """Silence after which a turn that is surely complete ends."""
-    doubt_silence_ms: int = Field(default=900, ge=0, le=5000)
+    doubt_silence_ms: int = Field(default=1500, ge=0, le=5000)
     """Silence added in proportion to how incomplete the words are."""
-    cap_ms: int = Field(default=1500, ge=300, le=10_000)
+    doubtful_sound_ms: int = Field(default=1000, ge=100, le=5000)
+    """Silence after which a whole question ends that does not sound finished."""
+    cap_ms: int = Field(default=1800, ge=300, le=10_000)
     """Silence after which the turn ends whatever it sounds like."""
 
 

@@ -246,3 +246,19 @@ def test_words_before_belong_to_the_turn() -> None:
 )
 def test_joining(first: str, second: str, whole: str) -> None:
     assert joined(first, second) == whole
+
+
+def test_a_whole_question_that_does_not_sound_finished_waits_less_than_the_cap() -> None:
+    user = User()
+    finished(user)
+    user.sounds_finished(0.1)
+    assert of(TurnOver, user.pauses(700)) == []
+    assert len(of(TurnOver, user.pauses(300))) == 1
+
+
+def test_a_statement_that_announces_more_is_waited_for_longer_than_a_question() -> None:
+    user = User()
+    finished(user, "I have a question about my order.")
+    user.sounds_finished()
+    assert of(TurnOver, user.pauses(800)) == []
+    assert len(of(TurnOver, user.pauses(900))) == 1

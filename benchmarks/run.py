@@ -25,16 +25,21 @@ from realtime_venus.engines.store import Store
 
 HERE = Path(__file__).parent
 ROWS = HERE / "results"
+REUSE = "--reuse" in sys.argv
+"""Take the parts that an earlier run has left in ``ROWS``."""
 
 
 def script(name: str, *arguments: str) -> list[str]:
     """Run a script of this folder and give the lines it printed."""
+    kept = ROWS / f"{Path(name).stem}.txt"
+    if REUSE and kept.exists():
+        return kept.read_text(encoding="utf-8").splitlines()
     print(f"== {name} {' '.join(arguments)}", flush=True)
     process = subprocess.run(
         [sys.executable, str(HERE / name), *arguments], stdout=subprocess.PIPE, text=True, check=True, cwd=HERE.parent
     )
     lines = process.stdout.splitlines()
-    (ROWS / f"{Path(name).stem}.txt").write_text(process.stdout, encoding="utf-8")
+    kept.write_text(process.stdout, encoding="utf-8")
     return lines
 
 
@@ -83,7 +88,7 @@ def latency_part(quick: bool) -> list[str]:
 
 
 def listener_part(quick: bool) -> list[str]:
-    measured = rows(script("listener.py", "--limit", "2" if quick else "8"))
+    measured = rows(script("listener.py", "--limit", "2" if quick else "6"))
     out = ["At the listener (Chromium on the same two cores, both voices recorded in the page):", ""]
     for language in ("en", "zh"):
         part = [row for row in measured if row["language"] == language]
@@ -144,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--reuse", action="store_true", help="take what benchmarks/results/ holds instead of measuring")
     options = parser.parse_args()
     ROWS.mkdir(exist_ok=True)
     today = datetime.datetime.now(datetime.UTC).date()

@@ -24,7 +24,20 @@ _RECORD = """async () => {
   const context = new AudioContext();
   const both = context.createChannelMerger(2);
   context.createMediaStreamSource(window.testMicrophone).connect(both, 0, 0);
-  context.createMediaStreamSource(document.getElementById("voice-out").srcObject).connect(both, 0, 1);
+  const voice = context.createMediaStreamSource(document.getElementById("voice-out").srcObject);
+  voice.connect(both, 0, 1);
+  const meter = new AnalyserNode(context, { fftSize: 2048 });
+  voice.connect(meter);
+  const silent = async (least, longest) => {
+    const samples = new Float32Array(meter.fftSize);
+    const began = performance.now();
+    let last = began;
+    while (performance.now() - last < least && performance.now() - began < longest) {
+      meter.getFloatTimeDomainData(samples);
+      if (samples.some((sample) => Math.abs(sample) > 0.004)) last = performance.now();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  };
   const out = context.createMediaStreamDestination();
   both.connect(out);
   const recorder = new MediaRecorder(out.stream, { mimeType: "audio/webm;codecs=opus", audioBitsPerSecond: 192000 });
@@ -32,6 +45,7 @@ _RECORD = """async () => {
   recorder.ondataavailable = ({ data }) => pieces.push(data);
   recorder.start(200);
   window.testRecording = async () => {
+    await silent(800, 8000);  // what was sent is not yet played: the browser keeps a buffer, longer on a busy machine
     const stopped = new Promise((resolve) => { recorder.onstop = resolve; });
     recorder.stop();
     await stopped;

@@ -22,6 +22,7 @@ from realtime_venus.engines.store import Store
 
 from ..kit.browser import launched, tab
 from ..kit.kits import KIT_HZ, render, sample
+from ..kit.speech import error_rate
 from .listening import Recording, first_silence, prepare, record, stretches, write
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
@@ -123,8 +124,11 @@ async def test_chinese_is_answered_in_chinese(demo_server: str, recogniser: Whis
     async with talking(demo_server, question(sample_id, tmp_path)) as page:
         await answered(page)
         recording = await Recording.of(page)
+        caption = await page.locator(".said.agent p").first.inner_text()
+    assert any(keyword in caption for keyword in sample(sample_id)["expected_keywords"]), caption
+    # A word that the recogniser spells with other characters of the same sound is as good (猎豹, 裂爆).
     words = heard_words(recogniser, recording.venus, Language.ZH)
-    assert any(keyword.lower() in words for keyword in sample(sample_id)["expected_keywords"]), words
+    assert error_rate(caption, words)[0] <= 0.6, (caption, words)
 
 
 async def test_interrupted_she_falls_silent_and_answers_the_new_question(

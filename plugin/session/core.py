@@ -351,6 +351,7 @@ class SessionCore:
             return self.trouble("engine_stalled", "The engine makes no progress any more.", now, fatal=True)
         self._recoveries += 1
         self._watchdog.engine_restarted()
+        self._thinking = False  # whatever the old engine session was about to say is gone with it
         for utterance_id in list(self._live):
             actions += [Flush(utterance_id), *self._give_up(utterance_id, now)]
         return [*actions, Recover("engine")]

@@ -192,3 +192,12 @@ def test_it_ends_once() -> None:
     made = core()
     assert emitted(made.end("left", at(5))) == [ev.SessionEnded(at_ms=5, reason="left")]
     assert made.end("again", at(6)) == []
+
+
+def test_a_replaced_engine_is_not_thinking_any_more() -> None:
+    made = core()
+    made.engine_event(Decided(500, Decision.SPEAK), at(500))
+    made.pushed(0, at(600))
+    actions = made.tick(at(60_000), pulled_frames=3000, speech_waits=False)
+    assert any(isinstance(action, act.Recover) for action in actions)
+    assert [event.state for event in emitted(actions) if isinstance(event, ev.AgentState)] == ["listening"]

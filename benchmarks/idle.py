@@ -21,6 +21,8 @@ from realtime_venus.plugin.rooms.memory import MemoryRoom
 from realtime_venus.plugin.session import Session, SessionSettings
 
 SETTLE_S = 3.0
+READING_S = 12.0
+"""After it is loaded the engine still reads its rules."""
 
 
 async def measure(seconds: float = 30.0) -> dict[str, float]:
@@ -36,6 +38,7 @@ async def measure(seconds: float = 30.0) -> dict[str, float]:
         after = process.cpu_times()
         return (after.user + after.system - before.user - before.system) / (time.monotonic() - began)
 
+    await asyncio.sleep(READING_S)
     alone = await used(5.0)
     loaded_mb = process.memory_info().rss / 1e6
     session = asyncio.create_task(

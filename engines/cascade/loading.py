@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -68,7 +70,7 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
                 speech=SileroModel(),
                 embedder=embedder,
                 head=Head.shipped(),
-                close=loaded.close,
+                close=_read_rules(loaded, settings),
             )
         except BaseException:
             if model.exception() is None:
@@ -83,13 +85,33 @@ def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaRe
         threads=threads,
         temperature=settings.temperature,
     )
-    model = LlamaReplyModel(path, options)
-    # The rules of both languages wait in the first seat; a session pays only for what differs in its own.
-    for language in Language:
-        brief = Brief(settings.persona, settings.system_prompt, clean_facts(settings.facts))
-        rules = opening(brief, language, local_clock())
-        model.prefill(slot_of(0, language), rules, lambda: False)
-    return model
+    return LlamaReplyModel(path, options)
+
+
+def _read_rules(model: LlamaReplyModel, settings: CascadeSettings) -> Callable[[], None]:
+    """Read the rules of both languages into the first seat, beside whatever comes next; gives what ends both.
+
+    It takes seconds, and nobody has to wait for it: a session reads its own rules when it opens, from here at no cost.
+    """
+    brief = Brief(settings.persona, settings.system_prompt, clean_facts(settings.facts))
+    ended = threading.Event()
+
+    def read() -> None:
+        try:
+            for language in Language:
+                model.prefill(slot_of(0, language), opening(brief, language, local_clock()), ended.is_set)
+        except EngineError:
+            _log.exception("the rules could not be read beforehand")
+
+    reading = threading.Thread(target=read, name="venus-rules", daemon=True)
+    reading.start()
+
+    def close() -> None:
+        ended.set()
+        reading.join()
+        model.close()
+
+    return close
 
 
 def _recogniser(folder: Path) -> WhisperRecogniser:

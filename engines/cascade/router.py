@@ -223,7 +223,9 @@ class FactRouter:
 
     def needs_world(self, text: str) -> float:
         """Probability in [0, 1] that an honest answer needs something that changes, is local or personal."""
-        return max((self._needs_world(sentence) for sentence in _SENTENCE_END.split(text)), default=0.0)
+        # The whole must need it and one of its sentences too: a greeting before or a correction after misleads one.
+        parts = max((self._needs_world(sentence) for sentence in _SENTENCE_END.split(text)), default=0.0)
+        return min(parts, self._needs_world(text))
 
     def _needs_world(self, sentence: str) -> float:
         words = plain(sentence)

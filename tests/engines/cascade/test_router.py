@@ -101,3 +101,18 @@ def test_the_cache_gives_the_same_and_stays_small(embedder: Embedder) -> None:
 def test_words_of_substance() -> None:
     assert substance("what is the price of the shoes") == {"price", "shoe"}
     assert substance("前台在几楼") == {"前", "台", "楼"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Good morning. How are you doing today?",
+        "Which languages are spoken in Austria? Wait, I meant Australia.",
+    ],
+)
+def test_a_greeting_or_a_correction_makes_no_question_of_the_world(text: str) -> None:
+    assert FactRouter(Embedder(), Head.shipped()).needs_world(text) < 0.5
+
+
+def test_a_question_of_the_world_after_a_greeting_is_still_one() -> None:
+    assert FactRouter(Embedder(), Head.shipped()).needs_world("Hi there. What's the weather like tomorrow?") >= 0.5

@@ -66,7 +66,6 @@ class Performance:
     reply: Reply
     utterance: Utterance
     user_text: str
-    user_start_ms: int = -1
     due: bool = False
     """The user's turn is over: the reply may be heard."""
     audible: bool = False
@@ -105,8 +104,6 @@ class Conductor:
         self._working = 0
         self._prefill_wanted = 0
         self._unit: MediaUnit | None = None
-        self._answered: tuple[str, int] | None = None
-        """The user's words, and their start, that the audible reply answers."""
 
     # -- input ------------------------------------------------------------------------------------------------------
 
@@ -212,13 +209,13 @@ class Conductor:
         utterance = self._now.utterance
         self._emit(Overlap(self._ear.now_ms, utterance.id, Verdict.YIELD, kind, score))
         heard_ms = utterance.heard * 1000 // OUTPUT_HZ
-        answered = self._answered
+        answered = self._now.user_text
         self._end_performance(cut=True)
         self._decide(Decision.LISTEN)
         prior = ""
-        if answered is not None and heard_ms < self._set.overlap.same_turn_ms:
+        if answered and heard_ms < self._set.overlap.same_turn_ms:
             # Hardly anything of the answer was heard: the user had not finished, and goes on with the same turn.
-            prior = answered[0]
+            prior = answered
             self._dialogue.take_back(utterance.id)
         self._endpoint.reset(prior)
 
@@ -303,7 +300,7 @@ class Conductor:
             self._speculate(over.text, over.language)
         if self._now is not None:
             self._decide(Decision.SPEAK)
-            self._now.due, self._now.user_start_ms = True, over.start_ms
+            self._now.due = True
             self._release(self._now)
 
     def _on_typed(self, text: str) -> None:
@@ -343,7 +340,7 @@ class Conductor:
         done = now.utterance.complete and now.utterance.heard >= now.utterance.samples
         if done or (now.utterance.complete and self._ear.now_ms > self._plays_until_ms + PLAYED_SLACK_MS):
             self._dialogue.ended(now.utterance)
-            self._now, self._answered = None, None
+            self._now = None
             self._decide(Decision.LISTEN)
             return False
         return True
@@ -376,7 +373,6 @@ class Conductor:
         now.audible = True
         self._decide(Decision.SPEAK)
         self._plays_until_ms = self._ear.now_ms
-        self._answered = (now.user_text, now.user_start_ms) if now.user_text else None
         self._dialogue.began(now.utterance, now.user_text)
         if not (now.promised and self._ear.sound().start_ms >= 0):
             self._new_turn()
@@ -397,7 +393,7 @@ class Conductor:
 
     def _nothing_said(self, now: Performance) -> None:
         """There is nothing to hear: ask again rather than leave the user in silence, but only once."""
-        due, start_ms = now.due, now.user_start_ms
+        due = now.due
         self._now = None
         if now.fallback:
             self._give_up(now)
@@ -405,7 +401,7 @@ class Conductor:
         language = now.utterance.language
         text = self._dialogue.say_again(language)
         again = self._perform(now.user_text, language, lambda: Script(language, text=text))
-        again.due, again.user_start_ms, again.fallback = due, start_ms, True
+        again.due, again.fallback = due, True
 
     def _give_up(self, now: Performance) -> None:
         """The turn gets no answer: be ready for the next one."""
@@ -425,7 +421,7 @@ class Conductor:
         if now.audible:
             now.utterance.yielded = cut
             self._dialogue.ended(now.utterance)
-        self._now, self._answered = None, None
+        self._now = None
 
     def _on_heard(self, told: HeardTold) -> None:
         self._dialogue.heard(told.utterance_id, told.samples)

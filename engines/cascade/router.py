@@ -224,8 +224,9 @@ class FactRouter:
     def needs_world(self, text: str) -> float:
         """Probability in [0, 1] that an honest answer needs something that changes, is local or personal."""
         # The whole must need it and one of its sentences too: a greeting before or a correction after misleads one.
-        parts = max((self._needs_world(sentence) for sentence in _SENTENCE_END.split(text)), default=0.0)
-        return min(parts, self._needs_world(text))
+        whole = self._needs_world(text)
+        sentences = [sentence for sentence in _SENTENCE_END.split(text) if plain(sentence)]
+        return whole if len(sentences) < 2 else min(whole, max(self._needs_world(each) for each in sentences))
 
     def _needs_world(self, sentence: str) -> float:
         words = plain(sentence)

@@ -5,21 +5,7 @@ import pytest
 from realtime_venus.engines.base import FloatPcm
 from realtime_venus.engines.cascade.ear import PRE_ROLL_MS, Ear
 
-
-class Scripted:
-    """A detector that calls loud windows speech, so that times can be computed by hand."""
-
-    def __init__(self) -> None:
-        self._rest = np.zeros(0, np.float32)
-
-    def push(self, samples: FloatPcm) -> list[float]:
-        rest = np.concatenate([self._rest, samples])
-        count = len(rest) // 512
-        self._rest = rest[count * 512 :]
-        return [float(np.abs(w).max() > 0.05) for w in rest[: count * 512].reshape(count, 512)]
-
-    def reset(self) -> None:
-        self._rest = np.zeros(0, np.float32)
+from ...kit.talk import LoudIsSpeech
 
 
 def tone(ms: int, level: float = 0.3) -> FloatPcm:
@@ -31,7 +17,7 @@ def quiet(ms: int) -> FloatPcm:
 
 
 def test_nothing_is_heard_in_silence_and_only_the_pre_roll_is_kept() -> None:
-    ear = Ear(Scripted())
+    ear = Ear(LoudIsSpeech())
     for _ in range(50):
         sound = ear.take(quiet(100))
     assert sound.start_ms == sound.last_speech_ms == sound.last_sound_ms == -1  # pyright: ignore[reportPossiblyUnboundVariable]
@@ -44,7 +30,7 @@ def test_nothing_is_heard_in_silence_and_only_the_pre_roll_is_kept() -> None:
 
 
 def test_speech_begins_after_two_windows_and_keeps_the_audio_before_it() -> None:
-    ear = Ear(Scripted())
+    ear = Ear(LoudIsSpeech())
     for _ in range(10):
         ear.take(quiet(100))
     first = ear.take(tone(100))
@@ -55,7 +41,7 @@ def test_speech_begins_after_two_windows_and_keeps_the_audio_before_it() -> None
 
 
 def test_quiet_is_measured_in_frames_of_20_ms_and_speech_in_windows_of_32_ms() -> None:
-    ear = Ear(Scripted())
+    ear = Ear(LoudIsSpeech())
     ear.take(tone(640))
     sound = ear.take(np.concatenate([tone(60), quiet(40)]))
     assert sound.last_sound_ms == 700
@@ -64,7 +50,7 @@ def test_quiet_is_measured_in_frames_of_20_ms_and_speech_in_windows_of_32_ms() -
 
 
 def test_a_pause_inside_the_turn_keeps_its_start_and_reports_the_return() -> None:
-    ear = Ear(Scripted())
+    ear = Ear(LoudIsSpeech())
     ear.take(tone(500))
     start = ear.sound().start_ms
     for _ in range(8):
@@ -77,7 +63,7 @@ def test_a_pause_inside_the_turn_keeps_its_start_and_reports_the_return() -> Non
 
 
 def test_forget_begins_a_new_turn_and_forget_until_goes_on_with_the_old_one() -> None:
-    ear = Ear(Scripted())
+    ear = Ear(LoudIsSpeech())
     ear.take(tone(1000))
     ear.forget(until_ms=600)
     assert ear.audio()[1:] == (600, 1000)
@@ -90,7 +76,7 @@ def test_forget_begins_a_new_turn_and_forget_until_goes_on_with_the_old_one() ->
 @pytest.mark.parametrize("size", [1, 7, 160, 333, 1600, 5000])
 def test_the_result_does_not_depend_on_how_the_audio_is_cut(size: int) -> None:
     audio = np.concatenate([quiet(300), tone(700), quiet(250), tone(400), quiet(350)])
-    whole, cut = Ear(Scripted()), Ear(Scripted())
+    whole, cut = Ear(LoudIsSpeech()), Ear(LoudIsSpeech())
     expected = whole.take(audio)
     for begin in range(0, len(audio), size):
         cut.take(audio[begin : begin + size])
@@ -104,7 +90,7 @@ def test_the_result_does_not_depend_on_how_the_audio_is_cut(size: int) -> None:
 
 
 def test_a_very_long_turn_keeps_only_the_newest_audio() -> None:
-    ear = Ear(Scripted(), longest_s=2)
+    ear = Ear(LoudIsSpeech(), longest_s=2)
     for _ in range(50):
         ear.take(tone(100))
     samples, start_ms, end_ms = ear.audio()

@@ -21,6 +21,7 @@ dev: ## only make .venv with everything for development
 
 test: dev ## every test; BROWSER=no leaves out those in Chromium, ARGS="..." goes to pytest
 	@$(if $(filter no,$(BROWSER)),true,requirements/chromium.sh)
+	@requirements/livekit-server.sh >/dev/null
 	@$(BIN)/venus models pull
 	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TESTS) $(ARGS)
 

@@ -8,4 +8,5 @@ compile() {
         --no-emit-index-url --no-emit-find-links --no-annotate --no-header "$@" pyproject.toml requirements/build.in
 }
 compile --extra local -o requirements/local.lock "$@"
-compile --extra local --extra dev -c requirements/local.lock -o requirements/dev.lock "$@"
+compile --extra local --extra livekit -c requirements/local.lock -o requirements/livekit.lock "$@"
+compile --extra local --extra livekit --extra dev -c requirements/local.lock -o requirements/dev.lock "$@"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .kit.kits import duplex_kit
 from .kit.leaks import no_leaked_tasks, no_leaks, pytest_collection_modifyitems
+from .kit.livekit_server import livekit_server
 from .kit.models import models
 
-__all__ = ["duplex_kit", "models", "no_leaked_tasks", "no_leaks", "pytest_collection_modifyitems"]
+__all__ = ["duplex_kit", "livekit_server", "models", "no_leaked_tasks", "no_leaks", "pytest_collection_modifyitems"]

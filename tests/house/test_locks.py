@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from ..kit.repository import ROOT, project
 
-LOCKS = {"local": ("local",), "dev": ("local", "dev")}
+LOCKS = {"local": ("local",), "livekit": ("local", "livekit"), "dev": ("local", "livekit", "dev")}
 """Each lock with the extras it holds."""
 PYTHONS = ("3.11", "3.12", "3.13")
 HEAD = re.compile(r"^(?P<requirement>[a-z0-9][a-z0-9.-]*==[^ ;]+(?: ; .+?)?) \\$")

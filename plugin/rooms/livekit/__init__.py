@@ -1,0 +1,1 @@
+"""A LiveKit room: several people, one agent.  Needs the ``livekit`` extra."""

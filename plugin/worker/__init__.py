@@ -1,0 +1,1 @@
+"""The LiveKit worker: takes the jobs that a LiveKit server dispatches and talks in their rooms."""

@@ -92,6 +92,7 @@ class _Params(Protocol):
     verbosity: int
     cache_ram_mib: int
     n_ctx_checkpoints: int
+    fit_params: bool
     ui: bool
     endpoint_slots: bool
     n_threads_http: int
@@ -231,6 +232,8 @@ def _start(path: Path, options: LlamaOptions) -> _Native:
     # The prompt cache in memory and the context checkpoints copy state that a slot keeps anyway.
     params.cache_ram_mib = 0
     params.n_ctx_checkpoints = 0
+    # Fitting to the memory of devices loads the vocabulary once more (1.4 s) and has nothing to fit on a CPU.
+    params.fit_params = False
     params.ui = False
     params.endpoint_slots = False
     params.n_threads_http = 1

@@ -1,11 +1,12 @@
-"""Loading the cascade's models from the store: side by side, warmed, with what falls back when something is short."""
+"""Loading the cascade's models from the store: side by side, with what falls back when something is short."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -42,7 +43,8 @@ def threads_for(settings: CascadeSettings) -> int:
 
 
 def load(settings: CascadeSettings, store: Store) -> Parts:
-    """Load and warm everything; blocks for some seconds.
+    """Load everything; blocks for some seconds.  What only makes the first answer slow is warmed afterwards, beside
+    whatever comes next.
 
     Raises :class:`~..base.NotEnoughMemory` before anything is loaded, and :class:`~..base.EngineError` for files that
     are missing or damaged.
@@ -53,29 +55,32 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
     smart_turn = store.path("smart-turn-v3.2-cpu.onnx")
     threads = threads_for(settings)
     with ThreadPoolExecutor(4, "venus-load") as pool:
-        model = pool.submit(_reply_model, gguf, settings, threads)
-        recogniser = pool.submit(_recogniser, whisper)
+        # llama.cpp holds Python's lock while it loads; before that those begin whose libraries let go of it.
+        recogniser = pool.submit(WhisperRecogniser, whisper)
         voices = pool.submit(_voices, store, threads)
+        model = pool.submit(_reply_model, gguf, settings, threads)
         segmenter = pool.submit(warm_up)
         try:
             embedder = Embedder()
             turns = SmartTurn(smart_turn)
             segmenter.result()
-            loaded = model.result()
-            return Parts(
+            book, warm_voices = voices.result()
+            parts = Parts(
                 recogniser=recogniser.result(),
                 turns=turns,
-                model=loaded,
-                voices=voices.result(),
+                model=model.result(),
+                voices=book,
                 speech=SileroModel(),
                 embedder=embedder,
                 head=Head.shipped(),
-                close=_read_rules(loaded, settings),
+                close=lambda: None,
             )
         except BaseException:
             if model.exception() is None:
                 model.result().close()
             raise
+    close = _warm(model.result(), recogniser.result().warm, warm_voices, settings)
+    return replace(parts, close=close)
 
 
 def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaReplyModel:
@@ -88,58 +93,64 @@ def _reply_model(path: Path, settings: CascadeSettings, threads: int) -> LlamaRe
     return LlamaReplyModel(path, options)
 
 
-def _read_rules(model: LlamaReplyModel, settings: CascadeSettings) -> Callable[[], None]:
-    """Read the rules of both languages into the first seat, beside whatever comes next; gives what ends both.
+def _warm(
+    model: LlamaReplyModel,
+    warm_recogniser: Callable[[], None],
+    warm_voices: Sequence[Callable[[], None]],
+    settings: CascadeSettings,
+) -> Callable[[], None]:
+    """Run everything once and read the rules of both languages into the first seat; gives what ends it all.
 
-    It takes seconds, and nobody has to wait for it: a session reads its own rules when it opens, from here at no cost.
+    It takes seconds, on a thread of its own, and nobody has to wait for it: what is needed before it was warmed is only
+    slower that once, and a session that reads its own rules when it opens finds them here.
     """
     brief = Brief(settings.persona, settings.system_prompt, clean_facts(settings.facts))
     ended = threading.Event()
 
-    def read() -> None:
-        try:
-            for language in Language:
-                model.prefill(slot_of(0, language), opening(brief, language, local_clock()), ended.is_set)
-        except EngineError:
-            _log.exception("the rules could not be read beforehand")
+    def rules() -> None:
+        for language in Language:
+            model.prefill(slot_of(0, language), opening(brief, language, local_clock()), ended.is_set)
 
-    reading = threading.Thread(target=read, name="venus-rules", daemon=True)
-    reading.start()
+    def warm() -> None:
+        for step in (warm_recogniser, *warm_voices, rules):
+            if ended.is_set():
+                return
+            try:
+                step()
+            except EngineError:
+                _log.exception("a part could not be warmed")
+
+    warming = threading.Thread(target=warm, name="venus-warm", daemon=True)
+    warming.start()
 
     def close() -> None:
         ended.set()
-        reading.join()
+        warming.join()
         model.close()
 
     return close
 
 
-def _recogniser(folder: Path) -> WhisperRecogniser:
-    recogniser = WhisperRecogniser(folder)
-    recogniser.warm()
-    return recogniser
-
-
-def _voices(store: Store, threads: int) -> VoiceBook:
+def _voices(store: Store, threads: int) -> tuple[VoiceBook, Sequence[Callable[[], None]]]:
+    """The voices, and what warms them."""
     hibari = HibariVoice()
-    hibari.warm()
     entries = [VoiceEntry(Language.EN, name, hibari) for name in hibari.names]
     try:
         kokoro = _kokoro(store, hibari, threads)
     except EngineError as error:
         _log.warning("no Chinese voice here", extra={"reason": str(error)})
-        return VoiceBook(entries)
+        return VoiceBook(entries), (hibari.warm,)
     for name in kokoro.names:
         language = Language.ZH if name.startswith("z") else Language.EN
         entries.append(VoiceEntry(language, name, kokoro, heavy=True))
-    return VoiceBook(entries)
+    return VoiceBook(entries), (hibari.warm, kokoro.warm)
 
 
 def _kokoro(store: Store, hibari: HibariVoice, threads: int) -> KokoroVoice:
     names = [status.name for status in store.status() if status.name.startswith(_STYLES) and store.present(status.name)]
     first = f"{_STYLES}zf_xiaoxiao.bin"
     styles = {Path(name).stem: store.path(name) for name in sorted(names, key=lambda name: (name != first, name))}
-    kokoro = KokoroVoice(
+    return KokoroVoice(
         store.path("kokoro-text.onnx"),
         store.path("kokoro-vocoder.onnx"),
         store.path("kokoro-vocab.json"),
@@ -147,5 +158,3 @@ def _kokoro(store: Store, hibari: HibariVoice, threads: int) -> KokoroVoice:
         hibari.phonemes,
         threads=threads,
     )
-    kokoro.warm()
-    return kokoro

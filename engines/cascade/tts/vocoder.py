@@ -21,15 +21,8 @@ from typing import Final, cast
 
 import numpy as np
 
-from ...base import EngineError, FloatPcm, MissingExtra
+from ...base import EngineError, FloatPcm
 from ...onnx_session import OnnxSession, Tensor
-
-try:
-    import onnx
-    from google.protobuf.message import DecodeError
-    from onnx.utils import Extractor
-except ImportError as error:
-    raise MissingExtra(__name__, "local") from error
 
 TEXT_OUTPUTS: Final = ("/encoder/MatMul_1_output_0", "/encoder/Reshape_output_0", "/encoder/Reshape_1_output_0")
 """Where the whole graph is cut: text features ``float32[1, 512, frames]``, F0 and energy ``float32[1, 2 * frames]``."""
@@ -67,7 +60,10 @@ class Vocoder:
         self._key = f"{_RECIPE}-{hashlib.sha256(graph.read_bytes()).hexdigest()[:12]}"
         still = cache / f"kokoro-still-{self._key}.onnx"
         if not still.is_file():
-            made = _still(self._load())
+            # Needs a large library, which is imported only where something must be made.
+            from .vocoder_graph import with_statistics_given
+
+            made = with_statistics_given(graph, _INPUTS)
             self._session = OnnxSession(made if not _keep(still, made) else still, threads)
         else:
             self._session = OnnxSession(still, threads)
@@ -86,11 +82,10 @@ class Vocoder:
                 return {name.replace("|", "/"): file[name] for name in file.files}
         except (OSError, ValueError, zipfile.BadZipFile):
             pass  # not there, or not what was written
-        model = self._load()
-        names = _statistics(model)
-        for name in names:
-            model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
-        measured = OnnxSession(model.SerializeToString(), self._threads).run(_feeds(measured_on(), style), names)
+        from .vocoder_graph import with_statistics_shown
+
+        shown, names = with_statistics_shown(self._graph)
+        measured = OnnxSession(shown, self._threads).run(_feeds(measured_on(), style), names)
         norms = dict(zip(names, measured, strict=True))
         buffer = io.BytesIO()
         save = cast(Callable[..., None], np.savez)  # its stub takes the arrays' names for options
@@ -98,33 +93,9 @@ class Vocoder:
         _keep(kept, buffer.getvalue())
         return norms
 
-    def _load(self) -> onnx.ModelProto:
-        try:
-            model = onnx.ModelProto.FromString(self._graph.read_bytes())
-        except DecodeError as error:
-            raise EngineError(f"The model file {self._graph} is damaged: run 'venus models verify'") from error
-        if not _statistics(model):
-            raise EngineError(f"The model file {self._graph} is not Kokoro's vocoder: run 'venus models verify'")
-        return model
-
 
 def _feeds(features: Features, style: Tensor) -> dict[str, Tensor]:
     return {**dict(zip(TEXT_OUTPUTS, features, strict=True)), "style": style}
-
-
-def _statistics(model: onnx.ModelProto) -> list[str]:
-    """Names of the means and variances of the normalisations."""
-    return [node.output[0] for node in model.graph.node if node.op_type == "ReduceMean"]
-
-
-def _still(model: onnx.ModelProto) -> bytes:
-    """The graph with its statistics as inputs."""
-    names = _statistics(model)
-    typed = {value.name for value in model.graph.value_info}
-    for name in names:
-        if name not in typed:
-            model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
-    return Extractor(model).extract_model([*_INPUTS, *names], ["audio"]).SerializeToString()
 
 
 def _keep(path: Path, content: bytes) -> bool:

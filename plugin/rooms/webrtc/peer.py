@@ -26,11 +26,12 @@ from av import AudioFrame, VideoFrame
 
 from ....engines.base import Int16Pcm, VenusError
 from ..base import Command, PlayoutSource
+from ..messages import pack
+from ..outbox import Outbox
 from . import adapter
 from .input import Writer
-from .messages import AckRtp, BadMessage, Bye, Incoming, Ping, Pong, pack, parse
+from .messages import AckRtp, BadMessage, Bye, Incoming, Ping, Pong, parse
 from .options import WebRtcOptions
-from .outbox import Outbox
 from .output import AgentTrack
 from .reorder import ReorderCounters
 

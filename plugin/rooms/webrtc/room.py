@@ -23,9 +23,10 @@ from ..base import (
     PlayoutFrame,
     PlayoutSource,
 )
-from .input import InputCounters, UserAudio, Writer
+from ..input import InputCounters, UserAudio
+from ..outbox import Outbox
+from .input import Writer, open_writer
 from .options import WebRtcOptions
-from .outbox import Outbox
 from .peer import Peer, PeerState
 from .video import LatestPicture
 
@@ -244,7 +245,7 @@ class WebRtcRoom:
     # -- PeerOwner --------------------------------------------------------------------------------------------------
 
     def open_writer(self) -> Writer:
-        return self._audio.open_writer(channels=2)
+        return open_writer(self._audio, channels=2)
 
     def picture(self, frame: VideoFrame, now_s: float) -> None:
         self._picture.put(frame, self._audio.clock.milliseconds(now_s))

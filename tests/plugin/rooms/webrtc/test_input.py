@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 from realtime_venus.engines.base import FloatPcm, Int16Pcm
 from realtime_venus.plugin.rooms.base import AudioChunk
-from realtime_venus.plugin.rooms.webrtc.input import InputClock, Placer, UserAudio
+from realtime_venus.plugin.rooms.input import InputClock, UserAudio
+from realtime_venus.plugin.rooms.webrtc.input import Placer, open_writer
 
 FRAME: Int16Pcm = np.full(960, 1000, dtype=np.int16)
 SECOND: FloatPcm = np.zeros(16_000, dtype=np.float32)
@@ -71,7 +72,7 @@ def test_a_new_connection_never_goes_back() -> None:
 
 async def test_chunks_come_in_order_and_end_with_the_room() -> None:
     audio = UserAudio(10_000)
-    writer = audio.open_writer(1)
+    writer = open_writer(audio, 1)
     for number in range(3):
         writer.write(FRAME, 960, number * 960, 100 + number * 0.02)
     chunks = await read(audio)
@@ -81,7 +82,7 @@ async def test_chunks_come_in_order_and_end_with_the_room() -> None:
 
 async def test_holes_are_counted_and_left_as_jumps() -> None:
     audio = UserAudio(10_000)
-    writer = audio.open_writer(1)
+    writer = open_writer(audio, 1)
     for number in (0, 1, 4):
         writer.write(FRAME, 960, number * 960, 100 + number * 0.02)
     assert [chunk.position for chunk in await read(audio)] == [0, 320, 1280]
@@ -90,7 +91,7 @@ async def test_holes_are_counted_and_left_as_jumps() -> None:
 
 async def test_nothing_of_the_sound_before_a_hole_rings_on_after_it() -> None:
     audio = UserAudio(10_000)
-    writer = audio.open_writer(1)
+    writer = open_writer(audio, 1)
     writer.write(FRAME, 960, 0, 100.0)
     writer.write(np.zeros(960, dtype=np.int16), 960, 9600, 100.2)
     assert not (await read(audio))[1].samples.any()
@@ -116,7 +117,7 @@ async def test_without_a_microphone_time_goes_on_in_silence() -> None:
 
 async def test_lost_audio_becomes_a_gap_while_it_lasts() -> None:
     audio = UserAudio(10_000)
-    audio.open_writer(1).write(FRAME, 960, 0, 100.0)
+    open_writer(audio, 1).write(FRAME, 960, 0, 100.0)
     audio.fill(101.0, lost=True)
     first, second = await read(audio)
     assert (first.position, first.samples.size) == (0, 320)
@@ -133,7 +134,7 @@ async def test_filling_never_goes_back() -> None:
 
 async def test_late_audio_is_dropped_after_its_place_was_filled() -> None:
     audio = UserAudio(10_000)
-    writer = audio.open_writer(1)
+    writer = open_writer(audio, 1)
     writer.write(FRAME, 960, 0, 100.0)
     audio.fill(101.0, lost=True)
     writer.write(FRAME, 960, 960, 101.0)
@@ -144,7 +145,7 @@ async def test_late_audio_is_dropped_after_its_place_was_filled() -> None:
 
 async def test_audio_that_comes_back_after_a_gap_has_its_place() -> None:
     audio = UserAudio(10_000)
-    writer = audio.open_writer(1)
+    writer = open_writer(audio, 1)
     writer.write(FRAME, 960, 0, 100.0)
     audio.fill(101.0, lost=True)
     writer.write(FRAME, 960, 47 * 960, 101.03)

@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from realtime_venus.engines.base import Changes, Language
 from realtime_venus.plugin.rooms.base import Configure, Interrupt, Say, TypeText
+from realtime_venus.plugin.rooms.messages import MAX_BYTES, pack
 from realtime_venus.plugin.rooms.webrtc.messages import (
-    MAX_BYTES,
     AckRtp,
     BadMessage,
     Bye,
     Incoming,
     Ping,
     Pong,
-    pack,
     parse,
 )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from realtime_venus.plugin.rooms.webrtc.outbox import Outbox
+from realtime_venus.plugin.rooms.outbox import Outbox
 
 
 def partial(number: int) -> dict[str, Any]:

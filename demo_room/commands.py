@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Protocol, TypeVar, cast
 
 import typer
@@ -50,21 +50,41 @@ def demo(
     port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one (VENUS_ROOM__PORT).")] = None,
     engine: Annotated[str, typer.Option(help=f"Who talks: {', '.join(catalog.NAMES)}.")] = "cascade",
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    livekit_url: Annotated[
+        str | None, typer.Option(help="Meet in rooms of this LiveKit server, ws://... (VENUS_ROOM__LIVEKIT__URL).")
+    ] = None,
+    livekit_key: Annotated[str | None, typer.Option(help="Its API key (VENUS_ROOM__LIVEKIT__KEY).")] = None,
+    livekit_secret: Annotated[
+        str | None,
+        typer.Option(help="The key's secret; other users of this machine see it here (VENUS_ROOM__LIVEKIT__SECRET)."),
+    ] = None,
 ) -> None:
     """Talk to Venus in the browser; fetches the voice models when they are missing."""
     sections = cast(Sections, context.obj or _Defaults())
-    room = overridden(sections.section(RoomSettings), host=host, port=port)
+    livekit = {"url": livekit_url, "key": livekit_key, "secret": livekit_secret}
+    room = overridden(sections.section(RoomSettings), livekit, host=host, port=port)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     asyncio.run(_demo(sections, room, engine, open_browser=open_browser))
 
 
-def overridden(settings: RoomSettings, **values: object) -> RoomSettings:
-    """``settings`` with the options of the command line.  Raises :class:`VenusError`."""
+def overridden(
+    settings: RoomSettings, livekit: Mapping[str, str | None] | None = None, /, **values: object
+) -> RoomSettings:
+    """``settings`` with the options of the command line.  Raises :class:`VenusError`, which never holds a secret."""
     given = {name: value for name, value in values.items() if value is not None}
+    access = {name: value for name, value in (livekit or {}).items() if value is not None}
+    if access:
+        given["livekit"] = {**dict(settings.livekit or {}), **access}
     try:
         return RoomSettings.model_validate({**dict(settings), **given})
     except ValidationError as error:
-        raise VenusError("; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())) from None
+        raise VenusError("; ".join(_complaints(error))) from None
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    for one in error.errors(include_input=False, include_context=False):
+        where = " ".join(str(part) for part in one["loc"])
+        yield f"{where}: {one['msg']}" if one["type"] != "value_error" else one["msg"].removeprefix("Value error, ")
 
 
 async def _demo(sections: Sections, room: RoomSettings, engine: str, *, open_browser: bool) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..engines.base import SessionOptions, VenusError
-from ..plugin.rooms.webrtc import WebRtcOptions, WebRtcRoom
 from .host import Host
 from .tokens import new_token
+from .transport import HeldRoom, NoConnection, Opened, Transport
 
 log = logging.getLogger(__name__)
 
@@ -27,36 +28,53 @@ class Conversation:
     """One visitor.  ``task`` ends when everything of it is gone."""
 
     token: str
-    room: WebRtcRoom
+    opened: Opened
     task: asyncio.Task[None]
+
+    @property
+    def room(self) -> HeldRoom:
+        return self.opened.room
+
+    def entrance(self) -> dict[str, Any]:
+        """What the page needs to come into the room, now."""
+        return self.opened.entrance()
 
 
 class Conversations:
-    """Begins, finds and ends conversations."""
+    """Begins, finds and ends conversations, however they are carried."""
 
-    def __init__(self, host: Host, options: WebRtcOptions, limit: int, token: Callable[[], str] = new_token) -> None:
+    def __init__(self, host: Host, transport: Transport, limit: int, token: Callable[[], str] = new_token) -> None:
+        self.transport = transport
         self._host = host
-        self._options = options
         self._limit = limit
         self._token = token
         self._open: dict[str, Conversation] = {}
+        self._opening = 0
+        self._closed = False
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + self._opening
 
     @property
     def limit(self) -> int:
         """How many may go on at once."""
         return min(self._limit, self._host.profile.max_sessions)
 
-    def begin(self, options: SessionOptions) -> Conversation:
-        """Make a room and start to talk in it.  Raises :class:`NoSpace`."""
-        if len(self._open) >= self.limit:
+    async def begin(self, options: SessionOptions) -> Conversation:
+        """Make a room and start to talk in it.  Raises :class:`NoSpace` and :class:`NoConnection`."""
+        if len(self) >= self.limit:
             raise NoSpace("everybody Venus can talk to at once is talking to her; try again in a while")
+        self._opening += 1
+        try:
+            opened = await self.transport.open()
+        finally:
+            self._opening -= 1
         token = self._token()
-        room = WebRtcRoom(self._options)
-        task = asyncio.create_task(self._hold(token, room, options), name="conversation")
-        conversation = self._open[token] = Conversation(token, room, task)
+        task = asyncio.create_task(self._hold(token, opened, options), name="conversation")
+        conversation = self._open[token] = Conversation(token, opened, task)
+        if self._closed:
+            await self.end(token, "shutdown")
+            raise NoConnection("shutdown", "the server is stopping")
         return conversation
 
     def find(self, token: str) -> Conversation | None:
@@ -73,11 +91,13 @@ class Conversations:
         return True
 
     async def close(self, reason: str) -> None:
-        """End all of them."""
+        """End all of them; whoever is just beginning will be ended too."""
+        self._closed = True
         open_now = list(self._open)
         await asyncio.gather(*(self.end(token, reason) for token in open_now))
 
-    async def _hold(self, token: str, room: WebRtcRoom, options: SessionOptions) -> None:
+    async def _hold(self, token: str, opened: Opened, options: SessionOptions) -> None:
+        room = opened.room
         talk = asyncio.ensure_future(self._host.converse(room, options))
         left = asyncio.create_task(room.wait_closed(), name="room-left")
         try:
@@ -90,6 +110,7 @@ class Conversations:
                 task.cancel()
             await asyncio.wait([talk, left])
             await room.close()
+            await opened.clear()
             self._open.pop(token, None)
             failure = _failure(talk)
             if failure is not None:

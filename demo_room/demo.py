@@ -15,6 +15,7 @@ from .host import EngineHost, HostState
 from .server import RoomServer, listening
 from .settings import RoomSettings
 from .tokens import Door
+from .transport import Transport, WebRtcTransport
 
 Say = Callable[[str], None]
 
@@ -31,10 +32,10 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set.  ``say`` gets lines for the terminal, ``ready`` the address once it can answer.
 
-    Raises ``PortInUse`` before anything is loaded, and ``VenusError`` when the engine cannot be loaded.
+    Raises ``PortInUse`` and ``MissingExtra`` before anything is loaded, and ``VenusError`` when the engine cannot be loaded.
     """
     key = None if settings.key is None else settings.key.get_secret_value()
-    conversations = Conversations(host, settings.webrtc(), settings.max_sessions)
+    conversations = Conversations(host, transport(settings), settings.max_sessions)
     door = Door(key, asyncio.get_running_loop().time)
     server = RoomServer(settings, host, conversations, door, recording)
     try:
@@ -53,6 +54,15 @@ async def serve(
             say("Venus is going")
     finally:
         await host.close()
+
+
+def transport(settings: RoomSettings) -> Transport:
+    """The way that the settings ask for.  Raises ``MissingExtra``."""
+    if settings.livekit is None:
+        return WebRtcTransport(settings.webrtc())
+    from .livekit import LiveKitTransport  # its packages come with an extra
+
+    return LiveKitTransport(settings.livekit, grace_s=settings.grace_s)
 
 
 def _context(settings: RoomSettings, cache_dir: Path, say: Say) -> ssl.SSLContext | None:

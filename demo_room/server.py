@@ -19,11 +19,12 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..engines.base import Language, SessionOptions, VenusError
-from ..plugin.rooms.webrtc import AlreadyConnected, OfferRefused, RoomClosed
+from ..plugin.rooms.webrtc import AlreadyConnected, OfferRefused, RoomClosed, WebRtcRoom
 from .conversations import Conversation, Conversations, NoSpace
 from .host import Host, HostState
 from .settings import RoomSettings
 from .tokens import Door, TooManyTries, WrongKey
+from .transport import NoConnection
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,11 @@ _FAILED = "the engine could not be loaded; the reason is in the log of the serve
 SHUTDOWN_S = 8.0
 """How long conversations may take to end when the server stops."""
 
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {}; "
+    "media-src 'self' blob: mediastream:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "media-src 'self' blob: mediastream:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
     "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -75,7 +76,7 @@ class _OfferBody(_Body):
     resume: str = Field(default="", max_length=128)
 
 
-class _CloseBody(_Body):
+class _TokenBody(_Body):
     token: str = Field(min_length=1, max_length=128)
 
 
@@ -101,11 +102,12 @@ class RoomServer:
                 web.post("/api/session", self._begin),
                 web.delete("/api/session/{token}", self._delete),
                 web.post("/api/offer", self._offer),
+                web.post("/api/entrance", self._entrance),
                 web.post("/api/close", self._close),
                 web.static("/page", PAGE),
             ]
         )
-        app.on_response_prepare.append(_add_headers)
+        app.on_response_prepare.append(self._add_headers)
         app.on_shutdown.append(self._shutdown)
         return app
 
@@ -120,6 +122,7 @@ class RoomServer:
         return web.json_response(
             {
                 "version": metadata.version("realtime-venus"),
+                "transport": self.conversations.transport.name,
                 "engine": {
                     "name": profile.name,
                     "state": self.host.state,
@@ -147,17 +150,24 @@ class RoomServer:
         if body.voice is not None and not any(body.voice in names for names in voices.values()):
             raise Refusal(400, "voice", "there is no such voice")
         try:
-            conversation = self.conversations.begin(SessionOptions(language=body.language, voice=body.voice))
+            conversation = await self.conversations.begin(SessionOptions(language=body.language, voice=body.voice))
         except NoSpace as error:
             raise Refusal(429, "full", str(error)) from None
-        servers = [server.model_dump(exclude_none=True) for server in self.settings.ice_servers]
-        return web.json_response(
-            {"token": conversation.token, "ice_servers": servers, "grace_s": self.settings.grace_s}, status=201
-        )
+        except NoConnection as error:
+            raise Refusal(503, error.code, str(error)) from None
+        begun = {"token": conversation.token, "grace_s": self.settings.grace_s, **conversation.entrance()}
+        return web.json_response(begun, status=201)
+
+    async def _entrance(self, request: web.Request) -> web.Response:
+        """For a page that was lost and comes back: what it needs to come in may have ended meanwhile."""
+        body = await _read(request, _TokenBody)
+        return web.json_response(self._find(body.token).entrance())
 
     async def _offer(self, request: web.Request) -> web.Response:
         body = await _read(request, _OfferBody)
         room = self._find(body.token).room
+        if not isinstance(room, WebRtcRoom):
+            raise Refusal(409, "transport", "conversations take place in LiveKit rooms here; reload the page")
         try:
             answer = await room.accept(body.sdp, body.resume)
         except AlreadyConnected as error:
@@ -170,7 +180,7 @@ class RoomServer:
 
     async def _close(self, request: web.Request) -> web.Response:
         """For ``navigator.sendBeacon``, which knows neither DELETE nor headers."""
-        body = await _read(request, _CloseBody)
+        body = await _read(request, _TokenBody)
         await self.conversations.end(body.token, "left")
         return web.Response(status=204)
 
@@ -214,6 +224,13 @@ class RoomServer:
         if conversation is None:
             raise Refusal(404, "gone", "this session has ended; start a new one")
         return conversation
+
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(_HEADERS)
+        response.headers["Content-Security-Policy"] = _POLICY.format(
+            " ".join(("'self'", *self.conversations.transport.origins))
+        )
+        response.headers["Cache-Control"] = "no-store" if request.path.startswith("/api/") else "no-cache"
 
     async def _shutdown(self, _app: web.Application) -> None:
         try:
@@ -260,11 +277,6 @@ async def _explain(request: web.Request, handler: _Handler) -> web.StreamRespons
 
 def _error(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"error": code, "message": message}, status=status)
-
-
-async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)
-    response.headers["Cache-Control"] = "no-store" if request.path.startswith("/api/") else "no-cache"
 
 
 def _hostname(url: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self, cast
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
@@ -22,6 +24,54 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class LiveKitAccess(BaseModel):
+    """A LiveKit server in whose rooms the conversations take place, and the key pair that lets us in.
+
+    ``url``, ``key`` and ``secret`` belong together.  The secret stays in this process: it signs tokens.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """Where the server is, for us and for the page: ``ws://`` or ``wss://``."""
+    key: SecretStr = Field(min_length=1)
+    secret: SecretStr = Field(min_length=1)
+    token_ttl_s: float = Field(default=120.0, ge=5, le=3600)
+    """How long a token lets somebody in.  Who is in stays in; who was lost gets a new one from us."""
+    join_deadline_s: float = Field(default=10.0, gt=0, le=60)
+    """How long joining a room may take before the visitor is told that the server does not answer."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _together(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            missing = {"url", "key", "secret"} - set(cast(Mapping[str, Any], given))
+            if missing:
+                names = " and ".join(f"VENUS_ROOM__LIVEKIT__{name.upper()}" for name in sorted(missing))
+                raise ValueError(f"a LiveKit server needs url, key and secret: set {names} too")
+        return given
+
+    @field_validator("url")
+    @classmethod
+    def _reachable(cls, url: str) -> str:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in ("ws", "wss") or not parts.hostname or "@" in parts.netloc
+        if wrong or parts.query or parts.fragment or any(character in url for character in " ;,'\"\\"):
+            raise ValueError("the address of a LiveKit server looks like ws://localhost:7880 or wss://example.org")
+        return url.rstrip("/")
+
+    @property
+    def http_url(self) -> str:
+        """The same server's HTTP side."""
+        return "http" + self.url.removeprefix("ws")
+
+    @property
+    def origins(self) -> tuple[str, str]:
+        """What a page must be allowed to connect to."""
+        parts, http = urlsplit(self.url), urlsplit(self.http_url)
+        return f"{parts.scheme}://{parts.netloc}", f"{http.scheme}://{http.netloc}"
 
 
 class RoomSettings(BaseModel):
@@ -47,6 +97,8 @@ class RoomSettings(BaseModel):
     """How long a session waits for a page that was lost."""
     ice_servers: tuple[IceServer, ...] = ()
     """STUN and TURN servers for visitors from elsewhere; none by default."""
+    livekit: LiveKitAccess | None = None
+    """Meet visitors in rooms of this LiveKit server; without it each page connects to this process itself."""
 
     @field_validator("key")
     @classmethod
@@ -73,7 +125,18 @@ class RoomSettings(BaseModel):
                 f"VENUS_ROOM__HOST={self.host} lets other machines in: set VENUS_ROOM__KEY to a secret of at least "
                 f"{LEAST_KEY} characters that visitors must type, or listen on 127.0.0.1"
             )
+        if self.livekit is not None and self.https and self.livekit.url.startswith("ws:"):
+            if not is_loopback(urlsplit(self.livekit.url).hostname or ""):
+                raise ValueError(
+                    "the page is served by HTTPS, and browsers then refuse a LiveKit server at ws://: "
+                    "give it a certificate and set VENUS_ROOM__LIVEKIT__URL to its wss:// address"
+                )
         return self
+
+    @property
+    def transport(self) -> Literal["webrtc", "livekit"]:
+        """How pages are connected."""
+        return "webrtc" if self.livekit is None else "livekit"
 
     @property
     def loopback(self) -> bool:

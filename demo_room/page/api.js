@@ -37,6 +37,7 @@ async function call(method, path, { body, key, timeoutMs = 10000 } = {}) {
 
 export const info = () => call("GET", "/api/info", { timeoutMs: 4000 });
 export const begin = (choice, key) => call("POST", "/api/session", { body: choice, key });
+export const entrance = (token) => call("POST", "/api/entrance", { body: { token } });
 export const offer = (body) => call("POST", "/api/offer", { body });
 
 export function leave(token) {

@@ -33,7 +33,7 @@ const view = new TimelineView($("timeline"));
 const sound = new Sound((loudness) => {
   listener.push(loudness, sound.outputLatency);
   showLoudness(loudness);
-  call?.tick();
+  call?.tick(loudness.venus);
 });
 
 // -- showing -----------------------------------------------------------------------------------------------------------
@@ -109,6 +109,11 @@ function paint(now) {
   }
 }
 
+function showPrivacy() {
+  const plain = info?.transport === "livekit" ? "privacyLivekit" : "privacy";
+  $("privacy").textContent = t(info?.recording ? "privacyRecording" : plain);
+}
+
 function labelTimeline() {
   const latency = timeline.lastLatency;
   const values = { seconds: WINDOW_MS / 1000, latency: seconds(latency?.edge ?? null) };
@@ -151,7 +156,7 @@ async function start(withMicrophone) {
   const language = $("language").value;
   const choice = { language: language === "auto" ? null : language, voice: $("voice").value || null };
   try {
-    await call.start(stream, choice, key);
+    await call.start(info?.transport, stream, choice, key);
   } catch (error) {
     for (const track of stream?.getTracks() ?? []) track.stop();
     over(begun, error);
@@ -323,7 +328,7 @@ function setLanguage(language) {
   translate();
   $("ui-language").textContent = t("otherLanguage");
   $("ui-language").setAttribute("aria-label", t("otherLanguageLabel"));
-  $("privacy").textContent = t(info?.recording ? "privacyRecording" : "privacy");
+  showPrivacy();
   setTheme(document.documentElement.dataset.theme);
   labelTimeline();
   fillVoices();
@@ -349,7 +354,7 @@ async function refreshInfo() {
   if (failure?.code === "offline") trouble(null);
   $("version").textContent = `Realtime-Venus ${info.version} · ${info.engine.name}`;
   $("recording").hidden = !info.recording;
-  $("privacy").textContent = t(info.recording ? "privacyRecording" : "privacy");
+  showPrivacy();
   $("loading").hidden = info.engine.state !== "loading";
   if (typeof info.engine.share === "number") $("loading").value = info.engine.share;
   else $("loading").removeAttribute("value");

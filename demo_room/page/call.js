@@ -1,31 +1,42 @@
 // One conversation: it begins with a click, survives broken connections, and ends once.
+//
+// What carries it is a line, `webrtc.js` or `livekit.js`; the server says which.  A line has
+//   connect(stream)          comes into the room, anew if need be; rejects with a Refusal
+//   send(message)            a command for Venus; false when it cannot be sent now
+//   mute(muted), replace(track)
+//   tick(now, loudness)      often: acknowledgements and signs of life
+//   silentFor(now)           milliseconds without any sign of life from the other end
+//   close(goodbye)
+// and tells its handlers: message(object), remote(stream), broken(code), wavering(), steady().
 
 import * as api from "./api.js";
-import { EventChannel } from "./channel.js";
 
-const ACK_MS = 200;
-const CANDIDATES_MS = 2000;
-const OPEN_MS = 10000;
+const TICK_MS = 100;
 const SILENCE_MS = 8000;
 const BACKOFF_MS = [200, 500, 1000, 2000, 3000];
-const RTP_HZ = 48000;
 const FINAL = new Set(["shutdown", "session_ended", "session_failed", "page_gone", "no_page", "left", "closed"]);
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
+async function lineFor(transport, session, handlers) {
+  let made;
+  try {
+    made = transport === "livekit" ? (await import("./livekit.js")).LiveKitLine : (await import("./webrtc.js")).WebRtcLine;
+  } catch {
+    throw new api.Refusal("offline", "no answer");
+  }
+  return new made(session, handlers);
+}
+
 export class Call {
   #handlers;
   #session = null;
-  #resume = "";
   #microphone = null;
   #muted = false;
-  #connection = null;
-  #channel = null;
-  #sender = null;
-  #receiver = null;
+  #line = null;
+  #connected = false;
+  #wavering = false;
   #ticker = null;
-  #acked = { at: 0, rtp: -1 };
-  #movedAt = 0;
   #ended = false;
   #mending = false;
 
@@ -35,18 +46,26 @@ export class Call {
   }
 
   // `microphone` is a MediaStream, or null for typing only.  Rejects with a Refusal when the call cannot begin.
-  async start(microphone, choice, key) {
+  async start(transport, microphone, choice, key) {
     this.#microphone = microphone;
     this.#handlers.state("connecting");
     try {
       this.#session = await api.begin(choice, key);
+      this.#line = await lineFor(transport, this.#session, {
+        message: (message) => this.#receive(message),
+        remote: (stream) => this.#handlers.remote(stream),
+        outputLatency: () => this.#handlers.outputLatency(),
+        broken: (code) => this.#broken(code),
+        wavering: () => this.#waver(true),
+        steady: () => this.#waver(false),
+      });
       await this.#connect();
     } catch (error) {
       if (this.#session) api.leave(this.#session.token);
-      this.#stop();
+      this.#stop(false);
       throw error;
     }
-    this.#ticker = setInterval(() => this.tick(), ACK_MS / 2);
+    this.#ticker = setInterval(() => this.tick(), TICK_MS);
     this.#handlers.state("connected");
   }
 
@@ -59,19 +78,20 @@ export class Call {
   }
 
   send(message) {
-    return this.#channel?.send(message) ?? false;
+    return this.#connected && this.#line.send(message);
   }
 
   mute(muted) {
     this.#muted = muted;
     for (const track of this.#microphone?.getAudioTracks() ?? []) track.enabled = !muted;
+    if (this.#connected) this.#line.mute(muted);
   }
 
   async useMicrophone(stream) {
     const old = this.#microphone;
     this.#microphone = stream;
     this.mute(this.#muted);
-    await this.#sender?.replaceTrack(stream.getAudioTracks()[0]);
+    await this.#line?.replace(stream.getAudioTracks()[0]);
     for (const track of old?.getTracks() ?? []) track.stop();
   }
 
@@ -85,87 +105,52 @@ export class Call {
   }
 
   // Called by a timer and, since browsers slow timers of hidden pages, by the meter on the audio thread too.
-  tick() {
-    if (this.#ended || this.#mending || !this.#channel) return;
+  // `loudness` is Venus's, as it is being played; unknown without a meter.
+  tick(loudness) {
+    if (this.#ended || this.#mending || !this.#connected) return;
     const now = performance.now();
-    this.#channel.tick(now);
-    this.#acknowledge(now);
-    if (now - Math.max(this.#channel.heardAt, this.#movedAt) > SILENCE_MS) this.#mend();
-  }
-
-  #acknowledge(now) {
-    if (now - this.#acked.at < ACK_MS) return;
-    const source = this.#receiver?.getSynchronizationSources?.()[0];
-    if (!source || source.rtpTimestamp === undefined || source.rtpTimestamp === this.#acked.rtp) return;
-    this.#acked = { at: now, rtp: source.rtpTimestamp };
-    this.#movedAt = now;
-    const delay = Math.round(this.#handlers.outputLatency() * RTP_HZ);
-    this.#channel.send({ type: "ack", rtp: (source.rtpTimestamp - delay + 2 ** 32) % 2 ** 32 });
+    this.#line.tick(now, loudness);
+    if (this.#line.silentFor(now) > SILENCE_MS) this.#mend("lost");
   }
 
   async #connect() {
-    if (!window.RTCPeerConnection) throw new api.Refusal("unsupported", "");
-    this.#drop();
-    const connection = new RTCPeerConnection({ iceServers: this.#session.ice_servers, bundlePolicy: "max-bundle" });
-    this.#connection = connection;
-    const track = this.#microphone?.getAudioTracks()[0];
-    const voice = track
-      ? connection.addTransceiver(track, { direction: "sendrecv", streams: [this.#microphone] })
-      : connection.addTransceiver("audio", { direction: "recvonly" });
-    this.#sender = track ? voice.sender : null;
-    this.#receiver = voice.receiver;
-    connection.addEventListener("track", (event) => {
-      this.#handlers.remote(event.streams[0] ?? new MediaStream([event.track]));
-    });
-    const raw = connection.createDataChannel("events", { ordered: true });
-    const opened = new Promise((resolve) => raw.addEventListener("open", resolve, { once: true }));
-    const channel = new EventChannel(raw, (message) => this.#receive(connection, message));
+    this.#connected = false;
+    await this.#line.connect(this.#microphone);
+    if (this.#ended) {
+      this.#line.close(false);
+      return;
+    }
+    this.#connected = true;
+    this.#wavering = false;
+    if (this.#muted) this.#line.mute(true);
+  }
 
-    await connection.setLocalDescription();
-    await this.#gathered(connection);
-    const { type, sdp } = connection.localDescription;
-    const answer = await api.offer({ token: this.#session.token, type, sdp, resume: this.#resume });
-    this.#resume = answer.resume;
-    await connection.setRemoteDescription({ type: "answer", sdp: answer.sdp });
-    const open = await Promise.race([opened.then(() => true), later(OPEN_MS).then(() => false)]);
-    if (!open) throw new api.Refusal("no_media", "");
+  #receive(message) {
     if (this.#ended) return;
-
-    channel.heardAt = this.#movedAt = performance.now();
-    this.#acked = { at: 0, rtp: -1 };
-    this.#channel = channel;
-    raw.addEventListener("close", () => this.#broken(connection));
-    connection.addEventListener("connectionstatechange", () => {
-      if (connection.connectionState === "failed" || connection.connectionState === "closed") this.#broken(connection);
-    });
-  }
-
-  async #gathered(connection) {
-    if (connection.iceGatheringState === "complete") return;
-    const complete = new Promise((resolve) => {
-      connection.addEventListener("icegatheringstatechange", () => {
-        if (connection.iceGatheringState === "complete") resolve();
-      });
-    });
-    await Promise.race([complete, later(CANDIDATES_MS)]);
-  }
-
-  #receive(connection, message) {
-    if (connection !== this.#connection) return;
     if (message.type !== "closing") this.#handlers.event(message);
     else if (FINAL.has(message.reason)) this.#finish(message.reason);
   }
 
-  #broken(connection) {
-    if (connection === this.#connection && !this.#ended) this.#mend();
+  // A line that mends itself says so; if it cannot, it is broken.
+  #waver(wavering) {
+    if (this.#ended || this.#mending || !this.#connected || wavering === this.#wavering) return;
+    this.#wavering = wavering;
+    this.#handlers.state(wavering ? "reconnecting" : "connected");
   }
 
-  async #mend() {
+  // `code` is final where coming back is of no use.
+  #broken(code) {
+    if (this.#ended || !this.#connected) return;
+    if (code === "lost") this.#mend(code);
+    else this.#finish(code);
+  }
+
+  async #mend(code) {
     if (this.#mending || this.#ended) return;
     this.#mending = true;
-    this.#handlers.state("reconnecting");
+    this.#connected = false;
+    if (!this.#wavering) this.#handlers.state("reconnecting");
     const until = performance.now() + this.#session.grace_s * 1000;
-    let code = "lost";
     for (let attempt = 0; !this.#ended && performance.now() < until; attempt += 1) {
       try {
         await this.#connect();
@@ -174,7 +159,7 @@ export class Call {
         return;
       } catch (error) {
         if (error.code === "gone") break;
-        if (error.code === "offline") code = "offline";
+        if (["offline", "livekit_down"].includes(error.code)) code = error.code;
       }
       await later(BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length - 1)]);
     }
@@ -184,22 +169,16 @@ export class Call {
 
   #finish(code) {
     if (this.#ended) return;
-    this.#channel?.send({ type: "bye" });
     if (this.#session) api.leave(this.#session.token);
-    this.#stop();
+    this.#stop(true);
     this.#handlers.state("ended", code);
   }
 
-  #stop() {
+  #stop(goodbye) {
     this.#ended = true;
+    this.#connected = false;
     clearInterval(this.#ticker);
-    this.#drop();
+    this.#line?.close(goodbye);
     for (const track of this.#microphone?.getTracks() ?? []) track.stop();
-  }
-
-  #drop() {
-    const connection = this.#connection;
-    this.#connection = this.#channel = this.#sender = this.#receiver = null;
-    connection?.close();
   }
 }

@@ -1,11 +1,13 @@
 // The data channel "events": one JSON object per message, long ones in pieces, and signs of life both ways.
 
+import { Pieces } from "./pieces.js";
+
 const PING_MS = 2000;
 
 export class EventChannel {
   #channel;
   #onMessage;
-  #pieces = new Map();
+  #pieces = new Pieces();
   #pinged = 0;
   heardAt = performance.now();
 
@@ -41,16 +43,9 @@ export class EventChannel {
       return;
     }
     if (message.type === "ping") this.send({ type: "pong" });
-    else if (message.type === "chunk") this.#join(message);
-    else if (message.type !== "pong") this.#onMessage(message);
-  }
-
-  #join({ id, index, count, data }) {
-    const pieces = this.#pieces.get(id) ?? [];
-    pieces[index] = data;
-    this.#pieces.set(id, pieces);
-    if (pieces.filter((piece) => piece !== undefined).length < count) return;
-    this.#pieces.delete(id);
-    this.#onMessage(JSON.parse(pieces.join("")));
+    else if (message.type !== "pong") {
+      const whole = this.#pieces.join(message);
+      if (whole !== null) this.#onMessage(whole);
+    }
   }
 }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientSession
 from realtime_venus.demo_room.conversations import Conversations
+from realtime_venus.demo_room.demo import transport
 from realtime_venus.demo_room.server import RoomServer, listening
 from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.demo_room.tokens import Door
@@ -53,7 +54,7 @@ def start() -> Start:
     async def started(host: ScriptedHost | None = None, /, **settings: Any) -> AsyncGenerator[Running]:
         room = RoomSettings(port=0, **settings)
         host = host or ScriptedHost()
-        conversations = Conversations(host, room.webrtc(), room.max_sessions)
+        conversations = Conversations(host, transport(room), room.max_sessions)
         key = None if room.key is None else room.key.get_secret_value()
         server = RoomServer(room, host, conversations, Door(key, asyncio.get_running_loop().time))
         async with listening(server.app(), room, None) as address, ClientSession() as client:

@@ -340,12 +340,13 @@ async def test_a_port_in_use_names_the_setting(start: Start) -> None:
 
 def _fixed(port: int) -> Any:
     from realtime_venus.demo_room.conversations import Conversations
+    from realtime_venus.demo_room.demo import transport
     from realtime_venus.demo_room.server import RoomServer, listening
     from realtime_venus.demo_room.tokens import Door
 
     settings = RoomSettings(port=port)
     host = ScriptedHost()
-    server = RoomServer(settings, host, Conversations(host, settings.webrtc(), 1), Door(None, lambda: 0.0))
+    server = RoomServer(settings, host, Conversations(host, transport(settings), 1), Door(None, lambda: 0.0))
     return listening(server.app(), settings, None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ...engines.base import Changes, FloatPcm, Frame, Int16Pcm
 
@@ -60,9 +60,10 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class TypeText:
-    """The user typed ``text``."""
+    """The user typed ``text``; ``speaker`` is who, where a room has several."""
 
     text: str
+    speaker: str = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +128,13 @@ class MediaRoom(Protocol):
 
     async def close(self) -> None:
         """Leave the room.  May be called repeatedly."""
+        ...
+
+
+@runtime_checkable
+class KnowsSpeakers(Protocol):
+    """What a room with several people has beside :class:`MediaRoom`, since an engine hears only their mix."""
+
+    def speaker(self, start_ms: int, end_ms: int) -> str | None:
+        """Who spoke between two moments of the input clock; ``None`` when nobody was heard then."""
         ...

@@ -88,9 +88,10 @@ class TellInterrupt:
 
 @dataclass(frozen=True, slots=True)
 class TellTyped:
-    """Give typed text to the engine."""
+    """Give the text that ``speaker`` typed to the engine."""
 
     text: str
+    speaker: str = "user"
 
 
 @dataclass(frozen=True, slots=True)

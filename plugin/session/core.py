@@ -6,7 +6,7 @@ Nothing here waits, reads a clock or touches a room.  Every method returns the a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ...engines import base
@@ -39,6 +39,13 @@ from .words import Span, heard_text, join_words
 
 _REMEMBERED_IDS = 512
 
+WhoSpoke = Callable[[int, int], str | None]
+"""Who spoke between two moments (media milliseconds), as far as the room knows."""
+
+
+def _nobody_knows(start_ms: int, end_ms: int) -> str | None:
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
@@ -62,11 +69,12 @@ class _Utterance:
 
 
 class SessionCore:
-    """One conversation's state."""
+    """One conversation's state.  ``who_spoke`` names the speakers of a room with several people."""
 
-    def __init__(self, facts: SessionFacts, settings: SessionSettings) -> None:
+    def __init__(self, facts: SessionFacts, settings: SessionSettings, who_spoke: WhoSpoke = _nobody_knows) -> None:
         self._facts = facts
         self._settings = settings
+        self._who_spoke = who_spoke
         self._can = facts.capabilities
         self._overlap = OverlapControl(settings, facts.unit_ms, verdicts=self._can.overlap)
         self._watchdog = Watchdog(settings.liveness_s(fast=facts.options.fast))
@@ -120,7 +128,8 @@ class SessionCore:
                 self._thinking = event.decision is base.Decision.SPEAK
                 actions = [Emit(ev.Decision(at_ms=event.at_ms, decision=event.decision.value))]
             case base.Heard():
-                actions = [Emit(_user_text(event))]
+                speaker = self._who_spoke(event.start_ms, event.end_ms)
+                actions = [Emit(_user_text(event, speaker or "user"))]
             case base.UnitDone():
                 self._watchdog.done(event.index, now.wall_s)
                 self._recoveries = 0
@@ -177,8 +186,8 @@ class SessionCore:
                 return [*self._interrupt_all(now), *self._state_change(now)]
             case Configure(changes):
                 return [TellConfigure(changes)]
-            case TypeText(text):
-                able, action = self._can.type, TellTyped(text.strip())
+            case TypeText(text, speaker):
+                able, action = self._can.type, TellTyped(text.strip(), speaker)
             case Say(text):
                 able, action = self._can.say, TellSay(text.strip())
         if not able:
@@ -207,6 +216,7 @@ class SessionCore:
             final=True,
             language=language,
             typed=True,
+            speaker=action.speaker,
         )
         return [Emit(typed)]
 
@@ -373,7 +383,7 @@ def _heard_text(utterance: _Utterance, item: Resolved) -> str:
     return join_words(span.text for span in utterance.spans)  # spans may be estimates that reach past the end
 
 
-def _user_text(event: base.Heard) -> ev.UserText:
+def _user_text(event: base.Heard, speaker: str) -> ev.UserText:
     return ev.UserText(
         at_ms=event.at_ms,
         text=event.text,
@@ -381,4 +391,5 @@ def _user_text(event: base.Heard) -> ev.UserText:
         end_ms=event.end_ms,
         final=event.final,
         language=event.language.value,
+        speaker=speaker,
     )

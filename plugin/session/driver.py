@@ -12,7 +12,7 @@ from ...engines.base import Engine, EngineError, SessionOptions, Speech, VenusEr
 from ...engines.silero import SileroModel, SileroVad
 from ..playback import Playback
 from ..reflex import Reflex, SpeechDetector
-from ..rooms.base import AudioChunk, MediaRoom, PlayoutFrame
+from ..rooms.base import AudioChunk, KnowsSpeakers, MediaRoom, PlayoutFrame
 from ..timeline import Recorder, Timeline, TimelineEvent, to_json
 from ..units import Aligner, Chunker
 from . import actions as act
@@ -125,7 +125,10 @@ class Session:
             options=self._options,
             recording=self._recorder is not None,
         )
-        self._core = SessionCore(facts, self._settings)
+        if isinstance(self._room, KnowsSpeakers):
+            self._core = SessionCore(facts, self._settings, self._room.speaker)
+        else:
+            self._core = SessionCore(facts, self._settings)
         self._apply(self._core.start(self._now()))
         self._room.play(self)
 
@@ -199,8 +202,7 @@ class Session:
             self._apply(self._core.signal(signal, self._playback.speaking, self._now()))
         if aligned.lost >= 16:
             self._apply(self._core.gap("lost", aligned.lost // 16, self._now()))
-        frame = self._room.latest_frame()
-        if frame is not None:
+        if "video" in self._engine.modalities and (frame := self._room.latest_frame()) is not None:
             self._chunker.offer_frame(frame)
         self._chunker.add(aligned)
         dropped_ms = self._chunker.take_dropped_ms()
@@ -346,7 +348,7 @@ class Session:
     def _tell(self, action: act.TellTyped | act.TellSay | act.TellConfigure) -> None:
         try:
             match action:
-                case act.TellTyped(text):
+                case act.TellTyped(text=text):
                     self._link.type(text)
                 case act.TellSay(text):
                     self._link.say(text)

@@ -20,7 +20,10 @@ MAY_IMPORT = {
     "demo_room": {"demo_room", "plugin", "tools", "engines"},
 }
 
-ADAPTERS: dict[str, str] = {"plugin/rooms/webrtc/adapter.py": "aiortc"}
+ADAPTERS: dict[str, str] = {
+    "plugin/livekit/components/bases.py": "livekit-agents",
+    "plugin/rooms/webrtc/adapter.py": "aiortc",
+}
 """The files that may touch a private name of another project, each with the project it adapts."""
 
 MANGLED = re.compile(r"_[A-Za-z][A-Za-z0-9]*__[a-z]\w*")

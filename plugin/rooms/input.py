@@ -118,6 +118,13 @@ class UserAudio:
         silence = np.zeros(min(missing, FRAME_SAMPLES) if lost else missing, dtype=np.float32)
         self.put(silence, self._free + missing - silence.size, now_s, real=False)
 
+    def silence_until(self, position: int, now_s: float) -> None:
+        """Silence up to ``position``: nobody was sending until now, so that nothing was lost."""
+        missing = position - self._free
+        if missing > 0:
+            self.counters.filled_samples += missing
+            self.put(np.zeros(missing, dtype=np.float32), self._free, now_s, real=False)
+
     def close(self) -> None:
         """End the stream; what waits is still read."""
         self._closed = True

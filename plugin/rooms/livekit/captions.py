@@ -57,7 +57,9 @@ class Captions:
             case "agent.utterance_ended":
                 utterance = self._live.pop(event["utterance_id"], _Utterance())
                 text = event["heard_text"]
-                return Caption(self._segment(event["utterance_id"]), text, final=True) if text or utterance.shown else None
+                return (
+                    Caption(self._segment(event["utterance_id"]), text, final=True) if text or utterance.shown else None
+                )
             case _:
                 return None
 

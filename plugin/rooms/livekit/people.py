@@ -50,6 +50,11 @@ class People:
         return self._here.get(identity)
 
     @property
+    def identities(self) -> tuple[str, ...]:
+        """Everybody, agents too."""
+        return tuple(self._here)
+
+    @property
     def humans(self) -> tuple[str, ...]:
         """Identities of all who are no agents, in the order of joining."""
         # Agents that join as ordinary participants and say so a moment later are gone from here at that moment.

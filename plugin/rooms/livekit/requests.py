@@ -79,6 +79,11 @@ _MODELS: dict[str, type[_Payload]] = {
 }
 
 
+def typed(text: str, speaker: str) -> TypeText | None:
+    """A line of chat; ``None`` when there is nothing in it.  How long it may be is up to the session, which says so."""
+    return TypeText(text, speaker) if text.strip() else None
+
+
 def parse(method: str, payload: str, speaker: str) -> Request:
     """Read a request of the participant ``speaker``.  Raises :class:`BadRequest`."""
     raw = payload.encode(errors="surrogatepass")

@@ -1,0 +1,512 @@
+"""The agent as a participant of a LiveKit room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ....engines.base import FloatPcm, Frame
+from ..base import Acknowledge, AudioChunk, Command, PlayoutSource
+from ..input import InputCounters, UserAudio
+from . import requests, sdk
+from .captions import Captions
+from .chat import ChatReader
+from .mixer import Block, MixCounters, Mixer
+from .options import LiveKitOptions
+from .people import People, Person, is_agent
+from .pictures import LatestPicture
+from .sdk import rtc
+from .speakers import SpeakerLog
+from .status import Status
+from .tracks import Tracks
+from .voice import Voice, VoiceCounters
+from .wire import Wire, WireCounters
+
+log = logging.getLogger(__name__)
+
+_COMMANDS = 64
+"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
+and where there is none the oldest command."""
+_TICK_S = 0.1
+_FILL_AFTER_S = 0.5
+"""Without audio for so long the room lets time go on by itself."""
+
+
+@dataclass(slots=True)
+class RoomCounters:
+    """What others sent in vain."""
+
+    refused_requests: int = 0
+    oversized: int = 0
+    """Data packets and typed texts of more than 16 KiB."""
+    foreign_acks: int = 0
+    """Acknowledgements of stretches that were never sent."""
+    commands_dropped: int = 0
+
+
+class LiveKitRoom:
+    """Implements :class:`~realtime_venus.plugin.rooms.base.MediaRoom` over a LiveKit connection.
+
+    :meth:`join` connects; the constructor takes a connected ``rtc.Room`` of somebody else's (a job's), which it only
+    uses: leaving takes back what was published and leaves the connection alone.  The room is left by itself when it
+    stays empty, when the connection is lost for good, and when the server says so.  Everything happens on the event
+    loop that made it.  Raises ``ValueError`` when ``rtc_room`` is not connected.
+    """
+
+    def __init__(
+        self, rtc_room: rtc.Room, options: LiveKitOptions | None = None, *, owns_connection: bool = False
+    ) -> None:
+        if not rtc_room.isconnected():
+            raise ValueError("connect the rtc.Room first (with JobContext: await ctx.connect())")
+        self._rtc = rtc_room
+        self._owns = owns_connection
+        self._options = options or LiveKitOptions()
+        self._people = People(self._options.listen_to, self._options.obey)
+        self._audio = UserAudio(self._options.audio_backlog_ms)
+        self._mixer = Mixer(self._audio.clock, self._options.mix_wait_ms)
+        self._speakers = SpeakerLog()
+        self._picture = LatestPicture(self._options.picture_every_ms)
+        self._voice = Voice(self._options.lead_ms, self._stretch_begins)
+        self._captions = Captions(secrets.token_hex(4))
+        self._status = Status()
+        self._wire = Wire(rtc_room, self._options.outbox_events, self._track_of)
+        self._chat = ChatReader(self._typed, self._too_large)
+        self._tracks = Tracks(
+            rtc_room, self._people, self._options, self._picture, self._clock_ms, self._sound, self._sound_ended
+        )
+        self._publication: rtc.LocalTrackPublication | None = None
+        self._commands: deque[Command] = deque()
+        self._commanded = asyncio.Event()
+        self._acknowledged = -1
+        self._reason = ""
+        self._ending = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._alone_since_s: float | None = self._now()
+        self._company_since_s: float | None = None
+        self._visited = False
+        self._lost_since_s: float | None = None
+        self.counters = RoomCounters()
+        self._handlers = self._attach()
+        self._life = asyncio.create_task(self._live(), name="livekit-room")
+        self._life.add_done_callback(self._lived)
+
+    @classmethod
+    async def join(
+        cls,
+        url: str,
+        token: str,
+        options: LiveKitOptions | None = None,
+        *,
+        encryption: rtc.E2EEOptions | None = None,
+    ) -> LiveKitRoom:
+        """Join a room as its agent; the token names the room and who we are.
+
+        The token should have the kind ``agent`` (then captions of the users carry their names) and the grant
+        ``can_update_own_metadata`` (for ``lk.agent.state``).  ``encryption`` must be the same for all participants.
+        Raises :class:`JoinRefused`, or :class:`~.sdk.MediaFailed` when the agent may not publish.
+        """
+        chosen = options or LiveKitOptions()
+        room = cls(await sdk.connect(url, token, chosen.connect_s, encryption), chosen, owns_connection=True)
+        try:
+            await room.wait_ready()
+        except BaseException:
+            await room.leave("failed")
+            raise
+        return room
+
+    # -- MediaRoom --------------------------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """``livekit``."""
+        return "livekit"
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether pages may report playback: not if all who are listened to are on the telephone."""
+        return self._options.acknowledges and self._people.reports_playback
+
+    @property
+    def playout_delay_ms(self) -> int:
+        """As the options say."""
+        return self._options.playout_delay_ms
+
+    def audio(self) -> AsyncIterator[AudioChunk]:
+        """Everybody who is listened to, mixed."""
+        return self._audio.chunks()
+
+    def latest_frame(self) -> Frame | None:
+        """The newest picture of the chosen source.  Asked for the first time, pictures begin to be received."""
+        if not self._tracks.seeing:
+            self._tracks.seeing = True
+            self._tracks.sync()
+        return self._picture.get()
+
+    def play(self, source: PlayoutSource) -> None:
+        """Pull from ``source`` from now on."""
+        self._voice.source = source
+
+    def publish(self, event: dict[str, Any]) -> None:
+        """Send on ``venus.events``, and what follows from it as captions and state."""
+        if self.closed:
+            return
+        self._wire.event(event)
+        if self._status.event(event):
+            self._wire.state(self._status.agent_state)
+        if self._options.captions and (caption := self._captions.event(event)) is not None:
+            self._wire.caption(caption)
+
+    async def commands(self) -> AsyncIterator[Command]:
+        """What participants ask for by RPC and chat."""
+        while True:
+            while self._commands:
+                yield self._commands.popleft()
+            if self.closed:
+                return
+            self._commanded.clear()
+            await self._commanded.wait()
+
+    async def close(self) -> None:
+        """Leave the room."""
+        await self.leave("closed")
+
+    # -- beyond MediaRoom -------------------------------------------------------------------------------------------
+
+    def speaker(self, start_ms: int, end_ms: int) -> str | None:
+        """Identity of whoever was loudest between two moments of the input clock (:class:`KnowsSpeakers`)."""
+        found = self._speakers.speaker(start_ms, end_ms)
+        heard = self._people.heard
+        return found if found is not None or len(heard) != 1 else heard[0]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the room is being left or has been."""
+        return self._ending.is_set()
+
+    @property
+    def reason(self) -> str:
+        """Why the room was left (``closed``, ``empty``, ``duplicate_identity``...); empty while it is open."""
+        return self._reason
+
+    @property
+    def rtc_room(self) -> rtc.Room:
+        """The connection."""
+        return self._rtc
+
+    @property
+    def listening_to(self) -> tuple[str, ...]:
+        """Identities of those who are listened to."""
+        return self._people.heard
+
+    @property
+    def input_counters(self) -> InputCounters:
+        """What happened to the mix."""
+        return self._audio.counters
+
+    @property
+    def mix_counters(self) -> MixCounters:
+        """What happened on the way into the mix."""
+        return self._mixer.counters
+
+    @property
+    def voice_counters(self) -> VoiceCounters:
+        """What happened to the agent's frames."""
+        return self._voice.counters
+
+    @property
+    def wire_counters(self) -> WireCounters:
+        """What was not sent."""
+        return self._wire.counters
+
+    @property
+    def events_dropped(self) -> int:
+        """Events that gave way to newer ones."""
+        return self._wire.events_dropped
+
+    async def wait_ready(self) -> None:
+        """Wait until the agent's track is published.  Raises what prevented it."""
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait([ready, self._life], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if not self._ready.is_set():
+            self._life.result()
+            raise sdk.MediaFailed(f"the room was left before the agent could speak ({self._reason})")
+
+    async def wait_closed(self) -> None:
+        """Wait until the room has been left."""
+        await asyncio.wait([self._life])
+
+    async def leave(self, reason: str) -> None:
+        """Leave the room; whoever calls it, and however often, waits until it is done."""
+        self._end(reason)
+        await asyncio.wait([self._life])
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        try:
+            self._wire.state(self._status.agent_state)
+            deadline_s = self._options.connect_s
+            self._publication = await sdk.publish_voice(
+                self._rtc, self._voice.native, self._options.track_name, deadline_s
+            )
+            for method in requests.METHODS:
+                sdk.offer(self._rtc, method, self._on_request)
+            self._rtc.register_text_stream_handler("lk.chat", self._chat.opened)
+            self._ready.set()
+            await self._work()
+        finally:
+            self._end("failed")
+            await self._depart()
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks: set[asyncio.Task[None]] = set()
+
+            def spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+                task = group.create_task(work, name=name)
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+                return task
+
+            spawn(self._voice.run(), "livekit-voice")
+            spawn(self._wire.send_events(), "livekit-events")
+            spawn(self._wire.send_captions(), "livekit-captions")
+            spawn(self._wire.send_state(), "livekit-state")
+            spawn(self._keep(), "livekit-keeper")
+            self._chat.begin(spawn)
+            self._look_around()
+            self._tracks.begin(spawn, exclusive=self._owns)
+            try:
+                await self._ending.wait()
+            finally:
+                self._tracks.end()
+                self._chat.end()
+                for task in list(tasks):
+                    task.cancel()
+
+    async def _depart(self) -> None:
+        for event, handler in self._handlers.items():
+            sdk.off(self._rtc, event, handler)
+        self._rtc.unregister_text_stream_handler("lk.chat")
+        if self._rtc.isconnected():
+            for method in requests.METHODS:
+                sdk.withdraw(self._rtc, method)
+            if self._owns:
+                in_time = await sdk.disconnect(self._rtc, self._options.close_deadline_s)
+            else:
+                in_time = await sdk.unpublish(self._rtc, self._publication, self._options.close_deadline_s)
+            if not in_time:
+                log.warning("leaving a room took too long", extra={"reason": self._reason})
+        await self._voice.close()
+        log.info("room left", extra={"room": self.kind, "reason": self._reason})
+
+    def _end(self, reason: str) -> None:
+        if not self._ending.is_set():
+            self._reason = reason
+            self._ending.set()
+            self._audio.close()
+            self._commanded.set()
+
+    def _lived(self, life: asyncio.Task[None]) -> None:
+        if not life.cancelled() and (error := life.exception()) is not None:
+            log.error("a room failed", extra={"room": self.kind}, exc_info=error)
+
+    async def _keep(self) -> None:
+        """Let time go on without audio, and leave when nobody is here or the connection stays away for too long."""
+        subscribed = asyncio.create_task(self._subscribed(), name="livekit-subscription")
+        try:
+            now = self._now()
+            while True:
+                slept_from = now
+                await asyncio.sleep(_TICK_S)
+                now = self._now()
+                self._fill(now, stalled=now - slept_from > 2 * _TICK_S)
+                self._voice.flow(on=self._lost_since_s is None and self._somebody_hears(now, subscribed))
+                limit_s = self._options.empty_s if self._visited else self._options.join_s
+                if self._alone_since_s is not None and now - self._alone_since_s > limit_s:
+                    self._end("empty" if self._visited else "nobody_came")
+                elif self._lost_since_s is not None and now - self._lost_since_s > self._options.reconnect_s:
+                    self._end("connection_lost")
+        finally:
+            subscribed.cancel()
+
+    async def _subscribed(self) -> None:
+        if self._publication is not None:
+            await self._publication.wait_for_subscription()
+
+    def _somebody_hears(self, now: float, subscribed: asyncio.Task[None]) -> bool:
+        waited = self._company_since_s is not None and now - self._company_since_s > self._options.listener_wait_s
+        return subscribed.done() or waited
+
+    def _fill(self, now: float, *, stalled: bool) -> None:
+        # After a stall of the whole loop there may be audio that has come and waits to be read.
+        last = self._audio.last_arrival_s
+        if not stalled and self._audio.clock.started and (last is None or now - last > _FILL_AFTER_S):
+            self._audio.fill(now, lost=self._tracks.microphones > 0)
+
+    # -- what the connection tells ----------------------------------------------------------------------------------
+
+    def _attach(self) -> dict[str, Callable[..., None]]:
+        handlers: dict[str, Callable[..., None]] = {
+            "participant_connected": self._on_people,
+            "participant_disconnected": self._on_people,
+            "participant_attributes_changed": self._on_people,
+            "track_published": self._on_tracks,
+            "track_unpublished": self._on_tracks,
+            "track_subscribed": self._on_tracks,
+            "track_unsubscribed": self._on_tracks,
+            "track_muted": self._on_tracks,
+            "track_unmuted": self._on_unmuted,
+            "data_received": self._on_data,
+            "reconnecting": self._on_reconnecting,
+            "reconnected": self._on_reconnected,
+            "disconnected": self._on_disconnected,
+        }
+        for event, handler in handlers.items():
+            sdk.on(self._rtc, event, handler)
+        return handlers
+
+    def _on_people(self, *_: object) -> None:
+        self._look_around()
+        self._tracks.sync()
+
+    def _on_tracks(self, *_: object) -> None:
+        self._tracks.sync()
+
+    def _on_unmuted(self, _participant: rtc.Participant, publication: rtc.TrackPublication) -> None:
+        self._tracks.shown_anew(publication.sid)
+        self._tracks.sync()
+
+    def _on_data(self, packet: rtc.DataPacket) -> None:
+        if len(packet.data) > requests.MAX_BYTES:
+            self._too_large()
+
+    def _on_reconnecting(self) -> None:
+        self._lost_since_s = self._now()
+        self._wire.connection(up=False)
+        log.info("connection lost", extra={"room": self.kind})
+
+    def _on_reconnected(self) -> None:
+        self._lost_since_s = None
+        self._wire.connection(up=True)
+        self._on_people()
+        log.info("connection is back", extra={"room": self.kind})
+
+    def _on_disconnected(self, reason: int) -> None:
+        self._end(sdk.reason_name(reason))
+
+    def _look_around(self) -> None:
+        """Bring the list of people up to date, and note when the agent is alone."""
+        here = self._rtc.remote_participants
+        for identity in [identity for identity in self._people.identities if identity not in here]:
+            self._people.remove(identity)
+        for participant in here.values():
+            self._people.put(_person(participant))
+        now = self._now()
+        if self._people.humans:
+            if not self._visited:
+                self._audio.clock.position(now)  # time begins with the first visitor
+            self._visited, self._alone_since_s = True, None
+            self._company_since_s = self._company_since_s or now
+        else:
+            self._alone_since_s = self._alone_since_s or now
+            self._company_since_s = None
+
+    # -- sound and pictures -----------------------------------------------------------------------------------------
+
+    def _sound(self, sid: str, identity: str, samples: FloatPcm) -> None:
+        now = self._now()
+        self._audio.counters.received += 1
+        nobody_sent = self._mixer.sources == 0
+        blocks = self._mixer.add(sid, identity, samples, now, self._audio.next_position)
+        if nobody_sent and blocks:
+            self._audio.silence_until(blocks[0].position, now)
+        self._mixed(blocks, now)
+        self._audio.arrived(now)
+
+    def _sound_ended(self, sid: str, identity: str) -> None:
+        now = self._now()
+        self._mixed(self._mixer.remove(sid, now), now)
+        self._speakers.forget(identity)
+
+    def _mixed(self, blocks: list[Block], now: float) -> None:
+        for block in blocks:
+            self._speakers.note(block.position, block.powers)
+            self._audio.put(block.samples, block.position, now)
+
+    def _clock_ms(self) -> float:
+        return self._audio.clock.milliseconds(self._now())
+
+    def _track_of(self, identity: str) -> str | None:
+        if identity:
+            return self._tracks.microphone_of(identity)
+        return None if self._publication is None else self._publication.sid
+
+    def _stretch_begins(self, stretch: int) -> None:
+        self._wire.event({"type": "playout", "stretch": stretch})
+
+    # -- what others ask for ----------------------------------------------------------------------------------------
+
+    def _on_request(self, call: rtc.RpcInvocationData) -> str:
+        try:
+            if not self._people.may_command(call.caller_identity):
+                raise requests.BadRequest(requests.FORBIDDEN, "this agent takes no requests from you")
+            request = requests.parse(call.method, call.payload, call.caller_identity)
+        except requests.BadRequest as error:
+            self.counters.refused_requests += 1
+            raise rtc.RpcError(error.code, str(error)) from None
+        match request:
+            case requests.AskState():
+                return json.dumps({**self._status.facts(), "listening_to": list(self.listening_to)})
+            case requests.Played(stretch, played_ms):
+                self._played(stretch, played_ms)
+            case _:
+                self._command(request)
+        return "{}"
+
+    def _played(self, stretch: int, played_ms: float) -> None:
+        number = self._voice.played(stretch, played_ms)
+        if number is None:
+            self.counters.foreign_acks += 1
+        elif number > self._acknowledged:
+            self._acknowledged = number
+            if self._commands and isinstance(self._commands[-1], Acknowledge):
+                self._commands.pop()
+            self._command(Acknowledge(number))
+
+    def _typed(self, identity: str, text: str) -> None:
+        request = requests.typed(text, identity)
+        if request is not None and self._people.may_command(identity):
+            self._command(request)
+
+    def _too_large(self) -> None:
+        self.counters.oversized += 1
+
+    def _command(self, command: Command) -> None:
+        if len(self._commands) >= _COMMANDS:
+            self.counters.commands_dropped += 1
+            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
+        self._commands.append(command)
+        self._commanded.set()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _person(participant: rtc.RemoteParticipant) -> Person:
+    joined = participant.joined_at
+    return Person(
+        participant.identity,
+        agent=participant.kind == rtc.ParticipantKind.PARTICIPANT_KIND_AGENT or is_agent(participant.attributes),
+        telephone=participant.kind == rtc.ParticipantKind.PARTICIPANT_KIND_SIP,
+        joined_ms=0 if joined is None else round(joined.timestamp() * 1000),
+    )

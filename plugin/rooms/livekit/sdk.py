@@ -1,0 +1,251 @@
+"""The LiveKit SDK as the room uses it: typed, with deadlines, and with errors that say what to do.
+
+``livekit`` 1.1.x raises bare ``Exception`` in places; only here is it caught, and becomes :class:`MediaFailed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ....engines.base import INPUT_HZ, OUTPUT_HZ, FloatPcm, Int16Pcm, MissingExtra, RgbImage, VenusError
+
+try:
+    from livekit import rtc
+except ImportError as error:
+    raise MissingExtra(__name__, "livekit") from error
+
+_FRAMES = 500
+"""Received frames (20 ms) that may wait for us inside the SDK: 10 s.  Beyond this it drops the oldest."""
+_TOKEN = re.compile(r"eyJ[\w.-]+")
+
+
+class JoinRefused(VenusError):
+    """The room could not be joined; ``code`` is ``expired``, ``token``, ``unreachable`` or ``failed``."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class MediaFailed(VenusError):
+    """The SDK could not do what it was asked for; the connection may be gone."""
+
+
+class _Emitter(Protocol):
+    def on(self, event: str, callback: Callable[..., None]) -> object: ...
+    def off(self, event: str, callback: Callable[..., None]) -> None: ...
+
+
+class _Speaking(Protocol):
+    """What of ``LocalParticipant`` has no complete types."""
+
+    async def publish_data(self, payload: str, *, reliable: bool, topic: str) -> None: ...
+    async def set_attributes(self, attributes: dict[str, str]) -> None: ...
+    def register_rpc_method(self, method_name: str, handler: Callable[[rtc.RpcInvocationData], str]) -> object: ...
+    def unregister_rpc_method(self, method: str) -> None: ...
+
+
+def on(room: rtc.Room, event: str, callback: Callable[..., None]) -> None:
+    """Call ``callback`` at every ``event``; it must be synchronous."""
+    cast(_Emitter, room).on(event, callback)
+
+
+def off(room: rtc.Room, event: str, callback: Callable[..., None]) -> None:
+    """Undo :func:`on`."""
+    cast(_Emitter, room).off(event, callback)
+
+
+# -- joining and leaving --------------------------------------------------------------------------------------------
+
+
+async def connect(url: str, token: str, deadline_s: float, encryption: rtc.E2EEOptions | None) -> rtc.Room:
+    """Join with ``token``; nothing is subscribed by itself.  Raises :class:`JoinRefused`."""
+    room = rtc.Room()
+    options = rtc.RoomOptions(auto_subscribe=False, encryption=encryption)
+    joining = asyncio.create_task(room.connect(url, token, options), name="livekit-connect")
+    try:
+        await asyncio.wait([joining], timeout=deadline_s)
+    finally:
+        if not joining.done():
+            # The SDK cannot be stopped while it connects; what comes of it is undone.
+            undoing = asyncio.create_task(_undo(room, joining), name="livekit-undo")
+            _UNDOING.add(undoing)
+            undoing.add_done_callback(_UNDOING.discard)
+    if not joining.done():
+        raise JoinRefused("unreachable", f"the LiveKit server at {url} did not let us in within {deadline_s:g} s")
+    try:
+        joining.result()
+    except rtc.ConnectError as error:
+        raise _refused(url, error.message) from None
+    return room
+
+
+_UNDOING: set[asyncio.Task[None]] = set()
+
+
+async def _undo(room: rtc.Room, joining: asyncio.Task[None]) -> None:
+    await asyncio.wait([joining])
+    if joining.exception() is None:
+        await room.disconnect()
+
+
+def _refused(url: str, message: str) -> JoinRefused:
+    said = _TOKEN.sub("(the token)", message)
+    if "token is expired" in said:
+        return JoinRefused("expired", "the token has expired: make a new one")
+    if "401" in said or "403" in said:
+        return JoinRefused("token", f"the LiveKit server at {url} does not accept the token: {said}")
+    if "connection error" in said or "timeout" in said.lower():
+        return JoinRefused("unreachable", f"no LiveKit server answers at {url}: {said}")
+    return JoinRefused("failed", f"the room could not be joined: {said}")
+
+
+async def disconnect(room: rtc.Room, deadline_s: float) -> bool:
+    """Leave; whether that was done in time."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            await room.disconnect()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def unpublish(room: rtc.Room, publication: rtc.LocalTrackPublication | None, deadline_s: float) -> bool:
+    """Take the agent's track back; whether that was done in time."""
+    if publication is None:
+        return True
+    try:
+        async with asyncio.timeout(deadline_s):
+            await _narrowed(room.local_participant.unpublish_track(publication.sid))
+    except (TimeoutError, MediaFailed):
+        return False
+    return True
+
+
+def reason_name(reason: int) -> str:
+    """A disconnect reason as a code: ``duplicate_identity``, ``room_deleted``..."""
+    name = cast(str, cast(Any, rtc.DisconnectReason).Name(reason))
+    return {"UNKNOWN_REASON": "connection_lost", "CLIENT_INITIATED": "disconnected"}.get(name, name.lower())
+
+
+# -- sound ----------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Where the agent's 24 kHz mono voice goes in; holds at most ``queue_ms``."""
+
+    def __init__(self, queue_ms: int) -> None:
+        self.native = rtc.AudioSource(OUTPUT_HZ, 1, queue_size_ms=queue_ms)
+
+    async def put(self, pcm: Int16Pcm) -> None:
+        """Queue ``int16[n]``; waits while the queue is full.  Raises :class:`MediaFailed`."""
+        frame = rtc.AudioFrame(pcm.tobytes(), OUTPUT_HZ, 1, pcm.size)
+        await _narrowed(self.native.capture_frame(frame))
+
+    async def close(self) -> None:
+        """Free it; what is queued is not played."""
+        self.native.clear_queue()
+        await self.native.aclose()
+
+
+async def _narrowed(doing: Awaitable[None]) -> None:
+    try:
+        await doing
+    except Exception as error:  # the SDK raises nothing narrower
+        raise MediaFailed(str(error) or type(error).__name__) from error
+
+
+async def publish_voice(room: rtc.Room, source: Source, name: str, deadline_s: float) -> rtc.LocalTrackPublication:
+    """Publish the agent's microphone.  Raises :class:`MediaFailed`."""
+    track = rtc.LocalAudioTrack.create_audio_track(name, source.native)
+    options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await room.local_participant.publish_track(track, options)
+    except TimeoutError:
+        raise MediaFailed(f"the agent's track was not accepted within {deadline_s:g} s") from None
+    except Exception as error:  # PublishTrackError derives from Exception and is not exported
+        raise MediaFailed(f"the agent's track could not be published: {error}") from error
+
+
+def samples_of(frame: rtc.AudioFrame) -> FloatPcm:
+    """Mono int16 as float32 in [-1, 1]."""
+    return np.frombuffer(frame.data, dtype=np.int16).astype(np.float32) / np.float32(32768.0)
+
+
+def hear(track: rtc.Track) -> rtc.AudioStream:
+    """The track at 16 kHz mono, in frames of 20 ms, whatever its own rate and channels are."""
+    return rtc.AudioStream(track, capacity=_FRAMES, sample_rate=INPUT_HZ, num_channels=1, frame_size_ms=20)
+
+
+# -- pictures -------------------------------------------------------------------------------------------------------
+
+_QUARTER_TURNS: dict[int, int] = {
+    rtc.VideoRotation.VIDEO_ROTATION_0: 0,
+    rtc.VideoRotation.VIDEO_ROTATION_90: 1,
+    rtc.VideoRotation.VIDEO_ROTATION_180: 2,
+    rtc.VideoRotation.VIDEO_ROTATION_270: 3,
+}
+
+
+def see(track: rtc.Track) -> rtc.VideoStream:
+    """The track's frames; only the newest waits."""
+    return rtc.VideoStream(track, capacity=1)
+
+
+def upright(event: rtc.VideoFrameEvent) -> RgbImage:
+    """The frame as RGB, turned as its sender says (clockwise)."""
+    frame = event.frame.convert(rtc.VideoBufferType.RGB24)
+    image = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 3)
+    return np.ascontiguousarray(np.rot90(image, k=-_QUARTER_TURNS.get(cast(int, event.rotation), 0)))
+
+
+async def close_stream(stream: rtc.AudioStream | rtc.VideoStream, deadline_s: float) -> None:
+    """End a stream; the SDK's own task ends with it."""
+    try:
+        async with asyncio.timeout(deadline_s):
+            await stream.aclose()
+    except TimeoutError:
+        return
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+async def send(room: rtc.Room, topic: str, message: str) -> None:
+    """Send a data packet to everybody, reliably.  Raises :class:`MediaFailed`."""
+    await _narrowed(cast(_Speaking, room.local_participant).publish_data(message, reliable=True, topic=topic))
+
+
+async def send_text(room: rtc.Room, topic: str, text: str, attributes: dict[str, str], sender: str) -> None:
+    """Send ``text`` as a stream of its own; in the name of ``sender``, which the server lets agents do.
+
+    Raises :class:`MediaFailed`.
+    """
+
+    async def sending() -> None:
+        writer = await room.local_participant.stream_text(topic=topic, attributes=attributes, sender_identity=sender)
+        await writer.write(text)
+        await writer.aclose()
+
+    await _narrowed(sending())
+
+
+async def set_attributes(room: rtc.Room, attributes: dict[str, str]) -> None:
+    """Set attributes of ours; without the permission nothing happens.  Raises :class:`MediaFailed`."""
+    await _narrowed(cast(_Speaking, room.local_participant).set_attributes(attributes))
+
+
+def offer(room: rtc.Room, method: str, handler: Callable[[rtc.RpcInvocationData], str]) -> None:
+    """Answer RPC calls of ``method``."""
+    cast(_Speaking, room.local_participant).register_rpc_method(method, handler)
+
+
+def withdraw(room: rtc.Room, method: str) -> None:
+    """Undo :func:`offer`."""
+    cast(_Speaking, room.local_participant).unregister_rpc_method(method)

@@ -1,0 +1,140 @@
+"""What the room sends beside sound: events, captions, the agent's state.  Each waits in a bounded place of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..messages import pack
+from ..outbox import Outbox
+from . import sdk
+from .captions import Caption
+from .sdk import rtc
+
+log = logging.getLogger(__name__)
+
+EVENTS = "venus.events"
+TRANSCRIPTION = "lk.transcription"
+STATE = "lk.agent.state"
+_CAPTIONS = 64
+"""Segments whose newest text waits to be sent.  Beyond this the oldest unfinished one gives way, else the oldest."""
+_SEND_S = 10.0
+"""How long sending one thing may take."""
+
+
+@dataclass(slots=True)
+class WireCounters:
+    """What did not get through."""
+
+    failed: int = 0
+    """Messages that the SDK did not take, or not in time."""
+    captions_dropped: int = 0
+
+
+class Wire:
+    """Sends for one room.  ``track_of`` names the microphone of an identity, ``""`` being the agent itself."""
+
+    def __init__(self, room: rtc.Room, outbox_events: int, track_of: Callable[[str], str | None]) -> None:
+        self._room = room
+        self._track_of = track_of
+        self._outbox = Outbox(outbox_events)
+        self._captions: dict[str, Caption] = {}
+        self._captioned = asyncio.Event()
+        self._state = ""
+        self._told = ""
+        self._stated = asyncio.Event()
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._next_chunk = 0
+        self.counters = WireCounters()
+
+    @property
+    def events_dropped(self) -> int:
+        """Events that gave way to newer ones."""
+        return self._outbox.dropped
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Send an event on ``venus.events``."""
+        self._outbox.put(event)
+
+    def caption(self, caption: Caption) -> None:
+        """Show a caption; an unsent one of the same segment is replaced."""
+        self._captions.pop(caption.segment, None)
+        if len(self._captions) >= _CAPTIONS:
+            self.counters.captions_dropped += 1
+            unfinished = (segment for segment, waiting in self._captions.items() if not waiting.final)
+            del self._captions[next(unfinished, next(iter(self._captions)))]
+        self._captions[caption.segment] = caption
+        self._captioned.set()
+
+    def state(self, state: str) -> None:
+        """Set ``lk.agent.state``; only the newest counts."""
+        self._state = state
+        self._stated.set()
+
+    def connection(self, *, up: bool) -> None:
+        """The connection was lost, or is back: then the server may have forgotten our attributes."""
+        if up:
+            self._told = ""
+            self._stated.set()
+            self._connected.set()
+        else:
+            self._connected.clear()
+
+    async def send_events(self) -> None:
+        """Send events until cancelled."""
+        while True:
+            await self._outbox.wait()
+            await self._connected.wait()
+            event = self._outbox.take()
+            if event is None:
+                continue
+            self._next_chunk += 1
+            for message in pack(event, self._next_chunk):
+                await self._trying(sdk.send(self._room, EVENTS, message))
+
+    async def send_captions(self) -> None:
+        """Send captions until cancelled."""
+        while True:
+            await self._captioned.wait()
+            await self._connected.wait()
+            self._captioned.clear()
+            while self._captions and self._connected.is_set():
+                await self._send_caption(self._captions.pop(next(iter(self._captions))))
+            if self._captions:
+                self._captioned.set()
+
+    async def send_state(self) -> None:
+        """Keep the agent's state up to date until cancelled."""
+        while True:
+            await self._stated.wait()
+            await self._connected.wait()
+            self._stated.clear()
+            state = self._state
+            if state and state != self._told and await self._trying(sdk.set_attributes(self._room, {STATE: state})):
+                self._told = state
+
+    async def _send_caption(self, caption: Caption) -> None:
+        attributes = {
+            "lk.segment_id": caption.segment,
+            "lk.transcription_final": "true" if caption.final else "false",
+        }
+        track = self._track_of(caption.speaker or "")
+        if track:
+            attributes["lk.transcribed_track_id"] = track
+        sender = caption.speaker if caption.speaker in self._room.remote_participants else None
+        ours = self._room.local_participant.identity
+        await self._trying(sdk.send_text(self._room, TRANSCRIPTION, caption.text, attributes, sender or ours))
+
+    async def _trying(self, sending: Awaitable[None]) -> bool:
+        try:
+            async with asyncio.timeout(_SEND_S):
+                await sending
+        except (sdk.MediaFailed, TimeoutError) as error:
+            self.counters.failed += 1
+            log.info("a message was not sent", extra={"error": type(error).__name__})
+            return False
+        return True

@@ -23,13 +23,14 @@ os.environ.setdefault(_PRELOAD, "0")
 
 try:
     from livekit import api, rtc
-    from livekit.agents import AgentServer, JobContext, JobExecutorType, JobRequest
+    from livekit.agents import AgentServer, AutoSubscribe, JobContext, JobExecutorType, JobRequest
     from livekit.protocol import agent
 except ModuleNotFoundError as error:
     raise MissingExtra(__name__, "livekit") from error
 
 __all__ = [
     "AgentServer",
+    "AutoSubscribe",
     "Hooks",
     "JobContext",
     "JobRequest",

@@ -15,7 +15,7 @@ from ..rooms.livekit.room import LiveKitRoom
 from ..session import Session, SessionSettings
 from ..timeline import Subscription
 from ..timeline import events as ev
-from .adapter import JobContext, rtc
+from .adapter import AutoSubscribe, JobContext, rtc
 from .metadata import BadMetadata, parse, session_options
 from .metrics import WorkerMetrics
 
@@ -123,7 +123,7 @@ class Calls:
             options = None
         try:
             async with asyncio.timeout(self._equipment.room.connect_s):
-                await context.connect()
+                await context.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)  # the room subscribes
         except (rtc.ConnectError, TimeoutError) as error:
             _log.warning(
                 "a room could not be joined", extra={"job_id": context.job.id, "error": str(error) or "timeout"}

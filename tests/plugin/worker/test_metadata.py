@@ -30,7 +30,7 @@ def test_everything_reaches_the_session() -> None:
     }
     options = session_options(parse(json.dumps(said)), FakeEngine())
     assert (options.language, options.voice) == (Language.ZH, "tenor")
-    assert (options.persona, options.facts) == ("A clerk.", ("Open from 9.", "Shut at 5."))
+    assert (options.persona, options.facts) == ("A patient clerk.", ("Open from 9.", "Shut at 5."))
     assert not options.fast
 
 

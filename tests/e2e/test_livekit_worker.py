@@ -1,0 +1,303 @@
+"""Workers as processes of their own, with the scripted engine, at a real livekit-server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from livekit import api
+
+from ..kit.agent_process import AgentProcess, agent_process
+from ..kit.livekit_guest import guest
+from ..kit.livekit_server import KEY, SECRET, LiveKitServer
+
+GHOST_S = 90.0
+"""How long the server may keep somebody in the room whose process was killed."""
+SOON_S = 45.0
+
+
+async def dispatch(server: LiveKitServer, room: str, name: str = "", metadata: str = "") -> None:
+    async with server.api() as client:
+        await client.agent_dispatch.create_dispatch(
+            api.CreateAgentDispatchRequest(agent_name=name, room=room, metadata=metadata)
+        )
+
+
+async def until(true: Callable[[], object], what: str, timeout_s: float = SOON_S) -> None:
+    """Wait for something in another process that tells nobody when it happens."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                if true():
+                    return
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"it did not come to be: {what}")
+
+
+async def until_in_use(worker: AgentProcess, count: int) -> None:
+    try:
+        async with asyncio.timeout(SOON_S):
+            while True:
+                if (await worker.slots())["in_use"] == count:
+                    return
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"{await worker.slots()} where {count} in use were expected:\n{worker.said()}")
+
+
+# -- dispatch -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_room_gets_an_agent_that_talks(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    async with (
+        agent_process(livekit_server, tmp_path, display_name="Clerk") as worker,
+        guest(livekit_server, "lobby") as user,
+    ):
+        agent = await user.agent()
+        assert agent.name == "Clerk"
+        await user.hears(agent)
+        assert await worker.slots() == {"slots": 2, "in_use": 1, "free": 1, "trouble": ""}
+        assert await worker.metric("venus_active_jobs") == 1
+        assert await worker.metric("venus_jobs_accepted_total") == 1
+        assert (await worker.get("/healthz"))[0] == 200
+        (options,) = worker.sessions()
+        assert (options["language"], options["voice"], options["persona"], options["facts"]) == (None, None, None, [])
+
+
+async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    """Four rooms at once for two workers with two places each: four calls, none twice, and the fifth room has none."""
+    async with (
+        agent_process(livekit_server, tmp_path, "one") as one,
+        agent_process(livekit_server, tmp_path, "two") as two,
+        asyncio.TaskGroup() as group,
+    ):
+        leave = asyncio.Event()
+        arrived = [asyncio.Event() for _ in range(4)]
+
+        async def call(number: int) -> None:
+            async with guest(livekit_server, f"room {number}") as user:
+                await user.hears(await user.agent())
+                arrived[number].set()
+                await leave.wait()
+
+        for number in range(4):
+            group.create_task(call(number))
+        async with asyncio.timeout(120):
+            for event in arrived:
+                await event.wait()
+        for worker in (one, two):
+            assert await worker.slots() == {"slots": 2, "in_use": 2, "free": 0, "trouble": ""}
+            assert len(worker.sessions()) == 2
+            assert (await worker.get("/readyz"))[0] == 200
+
+        async with guest(livekit_server, "room 4") as fifth:
+            refused = "no worker available to handle job"
+            await until(lambda: refused in livekit_server.log.read_text(), "the server has found no worker")
+            assert not fifth.agents
+            leave.set()  # there are places again
+            await until_in_use(one, 0)
+            await dispatch(livekit_server, "room 4")
+            await fifth.hears(await fifth.agent())
+
+
+async def test_a_named_agent_comes_only_when_asked_for_and_knows_its_metadata(
+    livekit_server: LiveKitServer, tmp_path: Path
+) -> None:
+    said = {"language": "zh", "voice": "tenor", "persona": "A clerk.", "facts": ["Open from 9."]}
+    async with agent_process(livekit_server, tmp_path, agent_name="clerk") as worker:
+        async with guest(livekit_server, "by api") as user:
+            await dispatch(livekit_server, "by api", "somebody else")
+            await dispatch(livekit_server, "by api", "clerk", json.dumps(said))
+            await user.hears(await user.agent())
+            (first,) = worker.sessions()
+            assert {name: first[name] for name in said} == said
+        asked = api.RoomConfiguration(agents=[api.RoomAgentDispatch(agent_name="clerk", metadata='{"voice": "alto"}')])
+        token = (
+            api.AccessToken(KEY, SECRET)
+            .with_identity("guest")
+            .with_grants(api.VideoGrants(room_join=True, room="by token"))
+            .with_room_config(asked)
+            .to_jwt()
+        )
+        async with guest(livekit_server, "by token", token=token) as user:
+            await user.hears(await user.agent())
+        assert [session["voice"] for session in worker.sessions()] == ["tenor", "alto"]
+
+
+@pytest.mark.parametrize("metadata", ["hello", '{"voice": "nobody"}', '{"langauge": "en"}', "[" * 20_000])
+async def test_bad_metadata_is_told_in_the_room_and_costs_no_place(
+    livekit_server: LiveKitServer, tmp_path: Path, metadata: str
+) -> None:
+    async with (
+        agent_process(livekit_server, tmp_path, agent_name="clerk", max_sessions=1) as worker,
+        guest(livekit_server, "lobby") as user,
+    ):
+        await dispatch(livekit_server, "lobby", "clerk", metadata)
+        agent = await user.agent()
+        assert "metadata" in agent.attributes["venus.refused"] or "voice" in agent.attributes["venus.refused"]
+        assert (await worker.slots())["in_use"] == 0
+        assert await worker.metric('venus_jobs_refused_total{reason="bad_metadata"}') == 1
+        await dispatch(livekit_server, "lobby", "clerk", '{"voice": "alto"}')
+        await user.until(lambda: any("venus.refused" not in one.attributes for one in user.agents))
+        await user.until(lambda: len(user.agents) == 1)
+        await user.hears(await user.agent())
+        assert [session["voice"] for session in worker.sessions()] == ["alto"]
+        assert "hello" not in worker.said()
+
+
+async def test_calls_share_the_engine_that_was_loaded_once(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    async with (
+        agent_process(livekit_server, tmp_path) as worker,
+        guest(livekit_server, "one") as first,
+        guest(livekit_server, "two") as second,
+    ):
+        for user in (first, second):
+            await user.hears(await user.agent())
+        loaded = [note["loaded"] for note in worker.notes() if "loaded" in note]
+        assert len(loaded) == 1
+        assert [session["engine"] for session in worker.sessions()] == loaded * 2
+
+
+# -- how calls end --------------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_room_and_a_deleted_dispatch_give_their_places_back(
+    livekit_server: LiveKitServer, tmp_path: Path
+) -> None:
+    async with agent_process(livekit_server, tmp_path, agent_name="clerk") as worker:
+        async with guest(livekit_server, "lobby") as user, livekit_server.api() as client:
+            made = await client.agent_dispatch.create_dispatch(
+                api.CreateAgentDispatchRequest(agent_name="clerk", room="lobby")
+            )
+            await user.hears(await user.agent())
+            await client.agent_dispatch.delete_dispatch(made.id, "lobby")
+            await user.alone(10)  # well before the library would cancel what does not end by itself
+            await until_in_use(worker, 0)
+            assert await worker.metric('venus_sessions_ended_total{reason="terminated"}') == 1
+            await dispatch(livekit_server, "lobby", "clerk")
+            await user.hears(await user.agent())
+            await client.room.delete_room(api.DeleteRoomRequest(room="lobby"))
+            await until_in_use(worker, 0)
+        assert await worker.metric("venus_active_jobs") == 0
+        assert await worker.metric('venus_sessions_ended_total{reason="room_deleted"}') == 1
+
+
+async def test_after_everybody_left_the_agent_leaves(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    async with agent_process(livekit_server, tmp_path, room={"empty_s": 0.5}) as worker:
+        async with guest(livekit_server, "lobby") as user:
+            await user.hears(await user.agent())
+        await until_in_use(worker, 0)
+        assert await worker.metric("venus_active_jobs") == 0
+
+
+# -- how workers end ------------------------------------------------------------------------------------------------
+
+
+async def test_a_killed_worker_leaves_no_ghost_and_another_takes_over(
+    livekit_server: LiveKitServer, tmp_path: Path
+) -> None:
+    async with agent_process(livekit_server, tmp_path, "one") as one, guest(livekit_server, "lobby") as user:
+        await user.hears(await user.agent())
+        one.send(signal.SIGKILL)
+        assert await one.ended() == -signal.SIGKILL
+        await user.alone(GHOST_S)
+        async with agent_process(livekit_server, tmp_path, "two"):
+            await dispatch(livekit_server, "lobby")
+            await user.hears(await user.agent())
+
+
+async def test_told_to_stop_a_worker_finishes_its_call_and_takes_no_other(
+    livekit_server: LiveKitServer, tmp_path: Path
+) -> None:
+    async with agent_process(livekit_server, tmp_path, "one", room={"empty_s": 0.5}) as one:
+        async with guest(livekit_server, "lobby") as user:
+            agent = await user.agent()
+            await user.hears(agent)
+            one.send(signal.SIGTERM)
+            await one.until_status("/readyz", 503)
+            assert (await one.get("/healthz"))[0] == 200
+            slots = await one.slots()
+            assert (slots["in_use"], slots["free"]) == (1, 0)
+            async with agent_process(livekit_server, tmp_path, "two") as two, guest(livekit_server, "other") as other:
+                await other.hears(await other.agent())
+                assert (await two.slots())["in_use"] == 1
+                await user.hears(agent)
+            assert len(one.sessions()) == 1
+        assert await one.ended() == 0
+        assert [note for note in one.notes() if "closed" in note], "the engine was not closed"
+
+
+@pytest.mark.parametrize(("drain", "timeout_s"), [(True, 1), (False, 3600)], ids=["deadline", "dev"])
+async def test_a_call_that_may_not_go_on_is_left_politely(
+    livekit_server: LiveKitServer, tmp_path: Path, drain: bool, timeout_s: int
+) -> None:
+    async with (
+        agent_process(livekit_server, tmp_path, drain=drain, drain_timeout_s=timeout_s) as worker,
+        guest(livekit_server, "lobby") as user,
+    ):
+        await user.hears(await user.agent())
+        worker.send(signal.SIGTERM)
+        await user.alone(10)  # a participant that only vanished would stay longer
+        assert await worker.ended() == 0
+        assert "worker_stopped" in worker.said()
+
+
+async def test_a_second_signal_ends_at_once(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    async with agent_process(livekit_server, tmp_path) as worker, guest(livekit_server, "lobby") as user:
+        await user.hears(await user.agent())
+        worker.send(signal.SIGINT)
+        await worker.until_status("/readyz", 503)
+        worker.send(signal.SIGTERM)
+        assert await worker.ended(10) == -signal.SIGTERM
+
+
+async def test_an_idle_worker_ends_by_itself(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    async with agent_process(livekit_server, tmp_path) as worker:
+        worker.send(signal.SIGTERM)
+        assert await worker.ended() == 0
+
+
+# -- the server -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_comes_back_after_the_server_was_restarted(
+    livekit_server: LiveKitServer, tmp_path: Path
+) -> None:
+    async with agent_process(livekit_server, tmp_path) as worker:
+        livekit_server.stop()
+        await worker.until_status("/readyz", 503)
+        assert "connection" in (await worker.slots())["trouble"]
+        await livekit_server.start()
+        await worker.ready()
+        async with guest(livekit_server, "lobby") as user:
+            await user.hears(await user.agent())
+
+
+async def test_a_worker_may_start_before_the_server(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    livekit_server.stop()
+    async with agent_process(livekit_server, tmp_path, wait=False) as worker:
+        await worker.until_status("/healthz", 200)
+        await worker.until_status("/readyz", 503)
+        await livekit_server.start()
+        await worker.ready()
+
+
+async def test_a_server_that_never_comes_is_given_up(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    livekit_server.stop()
+    async with agent_process(livekit_server, tmp_path, wait=False, connect_attempts=1) as worker:
+        assert await worker.ended() == 1
+        assert f"The LiveKit server at {livekit_server.url} could not be reached" in worker.said()
+
+
+async def test_a_wrong_secret_is_said_before_anything_is_loaded(livekit_server: LiveKitServer, tmp_path: Path) -> None:
+    wrong = "a-secret-nobody-may-see-in-a-log-of-32-letters"
+    async with agent_process(livekit_server, tmp_path, wait=False, api_secret=wrong) as worker:
+        assert await worker.ended() == 1
+        assert "refuses the API key or its secret" in worker.said()
+        assert wrong not in worker.said()
+        assert worker.notes() == []

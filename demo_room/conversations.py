@@ -98,7 +98,7 @@ class Conversations:
 
     async def _hold(self, token: str, opened: Opened, options: SessionOptions) -> None:
         room = opened.room
-        talk = asyncio.ensure_future(self._host.converse(room, options))
+        talk = asyncio.create_task(self._talk(opened, options), name="talk")
         left = asyncio.create_task(room.wait_closed(), name="room-left")
         try:
             await asyncio.wait([talk, left], return_when=asyncio.FIRST_COMPLETED)
@@ -115,6 +115,10 @@ class Conversations:
             failure = _failure(talk)
             if failure is not None:
                 log.error("a conversation failed", exc_info=failure)
+
+    async def _talk(self, opened: Opened, options: SessionOptions) -> None:
+        if await opened.arrived():
+            await self._host.converse(opened.room, options)
 
 
 def _failure(task: asyncio.Future[None]) -> BaseException | None:

@@ -32,7 +32,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set.  ``say`` gets lines for the terminal, ``ready`` the address once it can answer.
 
-    Raises ``PortInUse`` and ``MissingExtra`` before anything is loaded, and ``VenusError`` when the engine cannot be loaded.
+    Raises ``PortInUse`` and ``MissingExtra`` before anything is loaded, and ``VenusError`` when the engine cannot be.
     """
     key = None if settings.key is None else settings.key.get_secret_value()
     conversations = Conversations(host, transport(settings), settings.max_sessions)
@@ -42,6 +42,8 @@ async def serve(
         async with listening(server.app(), settings, _context(settings, cache_dir, say)) as address:
             host.start()
             say(f"The page is at {address}; Venus is waking up")
+            if settings.livekit is not None:
+                say(f"Conversations take place in rooms of {settings.livekit.url}")
             await _first(host.wait_loaded(), stop.wait())
             if host.state is HostState.FAILED:
                 raise VenusError(host.error)
@@ -62,7 +64,7 @@ def transport(settings: RoomSettings) -> Transport:
         return WebRtcTransport(settings.webrtc())
     from .livekit import LiveKitTransport  # its packages come with an extra
 
-    return LiveKitTransport(settings.livekit, grace_s=settings.grace_s)
+    return LiveKitTransport(settings.livekit, settings.grace_s)
 
 
 def _context(settings: RoomSettings, cache_dir: Path, say: Say) -> ssl.SSLContext | None:

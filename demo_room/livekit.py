@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import aiohttp
 
 from ..engines.base import MissingExtra
-from ..plugin.rooms.livekit import LiveKitOptions, LiveKitRoom
+from ..plugin.rooms.livekit import JoinRefused, LiveKitOptions, LiveKitRoom, sdk
+from ..plugin.rooms.livekit.wire import EVENTS
 from .settings import LiveKitAccess
 from .transport import NoConnection, Opened
 
@@ -22,8 +24,59 @@ except ImportError as error:
 
 log = logging.getLogger(__name__)
 
+_SAID = {
+    "livekit_down": "the LiveKit server does not answer",
+    "livekit_refused": "the LiveKit server does not let this server in",
+}
+_JOIN_S = 30.0
+"""How long a room waits for its page."""
+_FAREWELL_S = 1.0
+"""How long a page may take to hear why it is over and to go by itself."""
 _CLEAR_S = 3.0
 """How long the server may take to remove a room that is over."""
+
+
+class PageRoom(LiveKitRoom):
+    """A LiveKit room for the page of one visitor: it knows when the page is there, and tells it why it is over."""
+
+    def __init__(self, rtc_room: rtc.Room, options: LiveKitOptions | None = None, **more: Any) -> None:
+        super().__init__(rtc_room, options, **more)
+        self._there, self._gone = asyncio.Event(), asyncio.Event()
+        self._gone.set()
+        sdk.on(rtc_room, "participant_active", self._on_active)
+        sdk.on(rtc_room, "participant_disconnected", self._on_left)
+
+    async def arrived(self) -> bool:
+        """Wait until the page can be told something, or the room is left; which of them."""
+        waits = [asyncio.create_task(self._there.wait()), asyncio.create_task(self.wait_closed())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return self._there.is_set()
+
+    async def leave(self, reason: str) -> None:
+        if not self.closed and not self._gone.is_set():
+            await self._farewell(reason)
+        await super().leave(reason)
+
+    async def _farewell(self, reason: str) -> None:
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                await sdk.send(self.rtc_room, EVENTS, json.dumps({"type": "closing", "reason": reason}))
+                await self._gone.wait()
+        except (TimeoutError, sdk.MediaFailed):
+            log.info("a page was not told why it is over", extra={"reason": reason})
+
+    def _on_active(self, participant: rtc.RemoteParticipant) -> None:
+        if participant.identity in self.listening_to:
+            self._there.set()
+            self._gone.clear()
+
+    def _on_left(self, participant: rtc.RemoteParticipant) -> None:
+        if not self.listening_to:
+            self._gone.set()
 
 
 class LiveKitTransport:
@@ -35,10 +88,12 @@ class LiveKitTransport:
 
     name: Literal["webrtc", "livekit"] = "livekit"
 
-    def __init__(self, access: LiveKitAccess, *, grace_s: float) -> None:
+    def __init__(self, access: LiveKitAccess, grace_s: float, options: LiveKitOptions | None = None) -> None:
+        """``options`` are those of every room, but for whom it hears and how long it waits."""
         self.origins: tuple[str, ...] = access.origins
         self._access = access
         self._grace_s = grace_s
+        self._options = options or LiveKitOptions()
 
     async def open(self) -> Opened:
         name, visitor = f"venus-{secrets.token_urlsafe(24)}", f"visitor-{secrets.token_urlsafe(12)}"
@@ -47,21 +102,25 @@ class LiveKitTransport:
             async with asyncio.timeout(self._access.join_deadline_s):
                 await self._create(name)
                 room = await self._join(name, agent, visitor)
+        except JoinRefused as error:
+            log.warning("a LiveKit room could not be joined", extra={"error": str(error)})
+            code = "livekit_refused" if error.code in ("token", "expired") else "livekit_down"
+            raise NoConnection(code, _SAID[code]) from None
         except TimeoutError:
             log.warning("the LiveKit server took too long", extra={"deadline_s": self._access.join_deadline_s})
-            raise NoConnection("livekit_down", "the LiveKit server does not answer") from None
+            raise NoConnection("livekit_down", _SAID["livekit_down"]) from None
         except (aiohttp.ClientError, OSError) as error:
             log.warning("the LiveKit server cannot be reached", extra={"error": type(error).__name__})
-            raise NoConnection("livekit_down", "the LiveKit server does not answer") from None
-        except (api.TwirpError, rtc.ConnectError) as error:
-            log.warning("the LiveKit server refused", extra={"error": error.message})
-            raise NoConnection("livekit_refused", "the LiveKit server refuses this server") from None
+            raise NoConnection("livekit_down", _SAID["livekit_down"]) from None
+        except (api.TwirpError, sdk.MediaFailed) as error:
+            log.warning("the LiveKit server refused", extra={"error": str(error)})
+            raise NoConnection("livekit_refused", _SAID["livekit_refused"]) from None
 
         def entrance() -> dict[str, Any]:
             token = self._visitor_token(name, visitor)
             return {"livekit": {"url": self._access.url, "token": token, "agent": agent}}
 
-        return Opened(room, entrance, lambda: self._delete(name))
+        return Opened(room, entrance, room.arrived, lambda: self._delete(name))
 
     async def _create(self, name: str) -> None:
         async with self._api() as client:
@@ -74,9 +133,17 @@ class LiveKitTransport:
             )
             await client.room.create_room(request)
 
-    async def _join(self, name: str, agent: str, visitor: str) -> LiveKitRoom:
-        options = LiveKitOptions()
-        return await LiveKitRoom.join(self._access.url, self._agent_token(name, agent), options)
+    async def _join(self, name: str, agent: str, visitor: str) -> PageRoom:
+        only = {
+            "listen_to": (visitor,),
+            "obey": "heard",
+            "video": "off",
+            "join_s": _JOIN_S,
+            "empty_s": self._grace_s,
+            "connect_s": self._access.join_deadline_s,
+        }
+        options = self._options.model_copy(update=only)
+        return cast(PageRoom, await PageRoom.join(self._access.url, self._agent_token(name, agent), options))
 
     async def _delete(self, name: str) -> None:
         """Put whoever is still there out of the room, and forget it."""

@@ -125,12 +125,12 @@ class RoomSettings(BaseModel):
                 f"VENUS_ROOM__HOST={self.host} lets other machines in: set VENUS_ROOM__KEY to a secret of at least "
                 f"{LEAST_KEY} characters that visitors must type, or listen on 127.0.0.1"
             )
-        if self.livekit is not None and self.https and self.livekit.url.startswith("ws:"):
-            if not is_loopback(urlsplit(self.livekit.url).hostname or ""):
-                raise ValueError(
-                    "the page is served by HTTPS, and browsers then refuse a LiveKit server at ws://: "
-                    "give it a certificate and set VENUS_ROOM__LIVEKIT__URL to its wss:// address"
-                )
+        plain = urlsplit("" if self.livekit is None else self.livekit.url)
+        if self.https and plain.scheme == "ws" and not is_loopback(plain.hostname or ""):
+            raise ValueError(
+                "the page is served by HTTPS, and browsers then refuse a LiveKit server at ws://: "
+                "give it a certificate and set VENUS_ROOM__LIVEKIT__URL to its wss:// address"
+            )
         return self
 
     @property

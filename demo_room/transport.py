@@ -31,6 +31,10 @@ class HeldRoom(MediaRoom, Protocol):
         ...
 
 
+async def _at_once() -> bool:
+    return True
+
+
 async def _nothing() -> None:
     return
 
@@ -42,6 +46,8 @@ class Opened:
     room: HeldRoom
     entrance: Callable[[], dict[str, Any]]
     """What the page needs to come in (JSON-ready); made anew for each time, since some of it is good for minutes."""
+    arrived: Callable[[], Awaitable[bool]] = _at_once
+    """Waits until talking is of use; whether it ever is, since the room may be left before."""
     clear: Callable[[], Awaitable[None]] = _nothing
     """Removes what the room left outside this process, once it is closed.  Never raises, and has a deadline."""
 

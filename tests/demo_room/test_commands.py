@@ -18,8 +18,22 @@ def test_options_come_before_settings() -> None:
 def test_an_option_is_checked_as_a_setting_is() -> None:
     with pytest.raises(VenusError, match=r"^VENUS_ROOM__HOST=0\.0\.0\.0 lets other machines in: set VENUS_ROOM__KEY"):
         overridden(RoomSettings(), host="0.0.0.0")
-    with pytest.raises(VenusError, match="65535"):
+    with pytest.raises(VenusError, match=r"^port: .*65535"):
         overridden(RoomSettings(), port=99_999)
+
+
+def test_a_livekit_server_is_given_in_parts_and_never_printed() -> None:
+    secret = "a-secret-that-is-32-letters-long"
+    given = {"url": "ws://localhost:7880", "key": "devkey", "secret": secret}
+    changed = overridden(RoomSettings(), given, port=None)
+    assert changed.transport == "livekit"
+    assert overridden(RoomSettings(), dict.fromkeys(given)).transport == "webrtc"
+    elsewhere = overridden(changed, {"url": "wss://example.org", "key": None, "secret": None})
+    assert elsewhere.livekit is not None
+    assert (elsewhere.livekit.url, elsewhere.livekit.secret) == ("wss://example.org", SecretStr(secret))
+    with pytest.raises(VenusError, match="set VENUS_ROOM__LIVEKIT__KEY and VENUS_ROOM__LIVEKIT__URL too") as caught:
+        overridden(RoomSettings(), {"url": None, "key": None, "secret": secret})
+    assert secret not in str(caught.value)
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from ....engines.base import FloatPcm, Frame
-from ..base import Acknowledge, AudioChunk, Command, PlayoutSource
+from ..base import AudioChunk, Command, PlayoutSource
 from ..input import InputCounters, UserAudio
 from . import requests, sdk
 from .captions import Captions
 from .chat import ChatReader
+from .desk import Desk, DeskCounters
 from .mixer import Block, MixCounters, Mixer
 from .options import LiveKitOptions
 from .people import People, Person, is_agent
@@ -24,30 +22,17 @@ from .pictures import LatestPicture
 from .sdk import rtc
 from .speakers import SpeakerLog
 from .status import Status
+from .stay import Stay
 from .tracks import Tracks
 from .voice import Voice, VoiceCounters
 from .wire import Wire, WireCounters
 
 log = logging.getLogger(__name__)
 
-_COMMANDS = 64
-"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
-and where there is none the oldest command."""
+CHAT = "lk.chat"
 _TICK_S = 0.1
 _FILL_AFTER_S = 0.5
 """Without audio for so long the room lets time go on by itself."""
-
-
-@dataclass(slots=True)
-class RoomCounters:
-    """What others sent in vain."""
-
-    refused_requests: int = 0
-    oversized: int = 0
-    """Data packets and typed texts of more than 16 KiB."""
-    foreign_acks: int = 0
-    """Acknowledgements of stretches that were never sent."""
-    commands_dropped: int = 0
 
 
 class LiveKitRoom:
@@ -76,22 +61,17 @@ class LiveKitRoom:
         self._captions = Captions(secrets.token_hex(4))
         self._status = Status()
         self._wire = Wire(rtc_room, self._options.outbox_events, self._track_of)
-        self._chat = ChatReader(self._typed, self._too_large)
+        self._desk = Desk(self._people, self._status, self._voice.played)
+        self._chat = ChatReader(self._desk.typed, self._desk.too_large)
+        self._stay = Stay(self._options, self._now())
         self._tracks = Tracks(
             rtc_room, self._people, self._options, self._picture, self._clock_ms, self._sound, self._sound_ended
         )
         self._publication: rtc.LocalTrackPublication | None = None
-        self._commands: deque[Command] = deque()
-        self._commanded = asyncio.Event()
-        self._acknowledged = -1
+        self._chats = False
         self._reason = ""
         self._ending = asyncio.Event()
         self._ready = asyncio.Event()
-        self._alone_since_s: float | None = self._now()
-        self._company_since_s: float | None = None
-        self._visited = False
-        self._lost_since_s: float | None = None
-        self.counters = RoomCounters()
         self._handlers = self._attach()
         self._life = asyncio.create_task(self._live(), name="livekit-room")
         self._life.add_done_callback(self._lived)
@@ -162,15 +142,9 @@ class LiveKitRoom:
         if self._options.captions and (caption := self._captions.event(event)) is not None:
             self._wire.caption(caption)
 
-    async def commands(self) -> AsyncIterator[Command]:
+    def commands(self) -> AsyncIterator[Command]:
         """What participants ask for by RPC and chat."""
-        while True:
-            while self._commands:
-                yield self._commands.popleft()
-            if self.closed:
-                return
-            self._commanded.clear()
-            await self._commanded.wait()
+        return self._desk.commands()
 
     async def close(self) -> None:
         """Leave the room."""
@@ -203,6 +177,11 @@ class LiveKitRoom:
     def listening_to(self) -> tuple[str, ...]:
         """Identities of those who are listened to."""
         return self._people.heard
+
+    @property
+    def desk_counters(self) -> DeskCounters:
+        """What participants sent in vain."""
+        return self._desk.counters
 
     @property
     def input_counters(self) -> InputCounters:
@@ -259,8 +238,8 @@ class LiveKitRoom:
                 self._rtc, self._voice.native, self._options.track_name, deadline_s
             )
             for method in requests.METHODS:
-                sdk.offer(self._rtc, method, self._on_request)
-            self._rtc.register_text_stream_handler("lk.chat", self._chat.opened)
+                sdk.offer(self._rtc, method, self._desk.request)
+            self._chats = sdk.offer_stream(self._rtc, CHAT, self._chat.opened)
             self._ready.set()
             await self._work()
         finally:
@@ -296,7 +275,8 @@ class LiveKitRoom:
     async def _depart(self) -> None:
         for event, handler in self._handlers.items():
             sdk.off(self._rtc, event, handler)
-        self._rtc.unregister_text_stream_handler("lk.chat")
+        if self._chats:
+            self._rtc.unregister_text_stream_handler(CHAT)
         if self._rtc.isconnected():
             for method in requests.METHODS:
                 sdk.withdraw(self._rtc, method)
@@ -314,7 +294,7 @@ class LiveKitRoom:
             self._reason = reason
             self._ending.set()
             self._audio.close()
-            self._commanded.set()
+            self._desk.close()
 
     def _lived(self, life: asyncio.Task[None]) -> None:
         if not life.cancelled() and (error := life.exception()) is not None:
@@ -330,22 +310,16 @@ class LiveKitRoom:
                 await asyncio.sleep(_TICK_S)
                 now = self._now()
                 self._fill(now, stalled=now - slept_from > 2 * _TICK_S)
-                self._voice.flow(on=self._lost_since_s is None and self._somebody_hears(now, subscribed))
-                limit_s = self._options.empty_s if self._visited else self._options.join_s
-                if self._alone_since_s is not None and now - self._alone_since_s > limit_s:
-                    self._end("empty" if self._visited else "nobody_came")
-                elif self._lost_since_s is not None and now - self._lost_since_s > self._options.reconnect_s:
-                    self._end("connection_lost")
+                self._voice.flow(on=self._stay.may_speak(now, subscribed=subscribed.done()))
+                reason = self._stay.leave_because(now)
+                if reason is not None:
+                    self._end(reason)
         finally:
             subscribed.cancel()
 
     async def _subscribed(self) -> None:
         if self._publication is not None:
             await self._publication.wait_for_subscription()
-
-    def _somebody_hears(self, now: float, subscribed: asyncio.Task[None]) -> bool:
-        waited = self._company_since_s is not None and now - self._company_since_s > self._options.listener_wait_s
-        return subscribed.done() or waited
 
     def _fill(self, now: float, *, stalled: bool) -> None:
         # After a stall of the whole loop there may be audio that has come and waits to be read.
@@ -366,7 +340,7 @@ class LiveKitRoom:
             "track_unsubscribed": self._on_tracks,
             "track_muted": self._on_tracks,
             "track_unmuted": self._on_unmuted,
-            "data_received": self._on_data,
+            "data_received": self._desk.data,
             "reconnecting": self._on_reconnecting,
             "reconnected": self._on_reconnected,
             "disconnected": self._on_disconnected,
@@ -386,17 +360,13 @@ class LiveKitRoom:
         self._tracks.shown_anew(publication.sid)
         self._tracks.sync()
 
-    def _on_data(self, packet: rtc.DataPacket) -> None:
-        if len(packet.data) > requests.MAX_BYTES:
-            self._too_large()
-
     def _on_reconnecting(self) -> None:
-        self._lost_since_s = self._now()
+        self._stay.connection(self._now(), up=False)
         self._wire.connection(up=False)
         log.info("connection lost", extra={"room": self.kind})
 
     def _on_reconnected(self) -> None:
-        self._lost_since_s = None
+        self._stay.connection(self._now(), up=True)
         self._wire.connection(up=True)
         self._on_people()
         log.info("connection is back", extra={"room": self.kind})
@@ -412,14 +382,8 @@ class LiveKitRoom:
         for participant in here.values():
             self._people.put(_person(participant))
         now = self._now()
-        if self._people.humans:
-            if not self._visited:
-                self._audio.clock.position(now)  # time begins with the first visitor
-            self._visited, self._alone_since_s = True, None
-            self._company_since_s = self._company_since_s or now
-        else:
-            self._alone_since_s = self._alone_since_s or now
-            self._company_since_s = None
+        if self._stay.company(now, there=bool(self._people.humans)):
+            self._audio.clock.position(now)  # time begins with the first visitor
 
     # -- sound and pictures -----------------------------------------------------------------------------------------
 
@@ -453,50 +417,6 @@ class LiveKitRoom:
 
     def _stretch_begins(self, stretch: int) -> None:
         self._wire.event({"type": "playout", "stretch": stretch})
-
-    # -- what others ask for ----------------------------------------------------------------------------------------
-
-    def _on_request(self, call: rtc.RpcInvocationData) -> str:
-        try:
-            if not self._people.may_command(call.caller_identity):
-                raise requests.BadRequest(requests.FORBIDDEN, "this agent takes no requests from you")
-            request = requests.parse(call.method, call.payload, call.caller_identity)
-        except requests.BadRequest as error:
-            self.counters.refused_requests += 1
-            raise rtc.RpcError(error.code, str(error)) from None
-        match request:
-            case requests.AskState():
-                return json.dumps({**self._status.facts(), "listening_to": list(self.listening_to)})
-            case requests.Played(stretch, played_ms):
-                self._played(stretch, played_ms)
-            case _:
-                self._command(request)
-        return "{}"
-
-    def _played(self, stretch: int, played_ms: float) -> None:
-        number = self._voice.played(stretch, played_ms)
-        if number is None:
-            self.counters.foreign_acks += 1
-        elif number > self._acknowledged:
-            self._acknowledged = number
-            if self._commands and isinstance(self._commands[-1], Acknowledge):
-                self._commands.pop()
-            self._command(Acknowledge(number))
-
-    def _typed(self, identity: str, text: str) -> None:
-        request = requests.typed(text, identity)
-        if request is not None and self._people.may_command(identity):
-            self._command(request)
-
-    def _too_large(self) -> None:
-        self.counters.oversized += 1
-
-    def _command(self, command: Command) -> None:
-        if len(self._commands) >= _COMMANDS:
-            self.counters.commands_dropped += 1
-            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
-        self._commands.append(command)
-        self._commanded.set()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

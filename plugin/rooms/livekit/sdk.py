@@ -249,3 +249,12 @@ def offer(room: rtc.Room, method: str, handler: Callable[[rtc.RpcInvocationData]
 def withdraw(room: rtc.Room, method: str) -> None:
     """Undo :func:`offer`."""
     cast(_Speaking, room.local_participant).unregister_rpc_method(method)
+
+
+def offer_stream(room: rtc.Room, topic: str, handler: Callable[[rtc.TextStreamReader, str], None]) -> bool:
+    """Take text streams of ``topic``; whether nobody else does already."""
+    try:
+        room.register_text_stream_handler(topic, handler)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""Where requests of the participants come in, by RPC and by chat, and commands for the session go out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from ..base import Acknowledge, Command
+from . import requests
+from .people import People
+from .sdk import rtc
+from .status import Status
+
+_COMMANDS = 64
+"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
+and where there is none the oldest command."""
+
+PlayedFrame = Callable[[int, float], int | None]
+"""Number of the newest frame that is played when so many milliseconds of a stretch are."""
+
+
+@dataclass(slots=True)
+class DeskCounters:
+    """What participants sent in vain."""
+
+    refused_requests: int = 0
+    oversized: int = 0
+    """Data packets and typed texts of more than 16 KiB."""
+    foreign_acks: int = 0
+    """Acknowledgements of stretches that were never sent."""
+    commands_dropped: int = 0
+
+
+class Desk:
+    """Checks who asks and what, and queues the rest."""
+
+    def __init__(self, people: People, status: Status, played: PlayedFrame) -> None:
+        self._people = people
+        self._status = status
+        self._played = played
+        self._commands: deque[Command] = deque()
+        self._commanded = asyncio.Event()
+        self._acknowledged = -1
+        self._closed = False
+        self.counters = DeskCounters()
+
+    async def commands(self) -> AsyncIterator[Command]:
+        """What is to be done, until :meth:`close`."""
+        while True:
+            while self._commands:
+                yield self._commands.popleft()
+            if self._closed:
+                return
+            self._commanded.clear()
+            await self._commanded.wait()
+
+    def close(self) -> None:
+        """End :meth:`commands`."""
+        self._closed = True
+        self._commanded.set()
+
+    def request(self, call: rtc.RpcInvocationData) -> str:
+        """Answer an RPC call.  Raises ``rtc.RpcError`` for one that is refused."""
+        try:
+            request = self._checked(call)
+        except requests.BadRequest as error:
+            self.counters.refused_requests += 1
+            raise rtc.RpcError(error.code, str(error)) from None
+        match request:
+            case requests.AskState():
+                return json.dumps({**self._status.facts(), "listening_to": list(self._people.heard)})
+            case requests.Played(stretch, played_ms):
+                self._acknowledge(self._played(stretch, played_ms))
+            case _:
+                self._put(request)
+        return "{}"
+
+    def typed(self, identity: str, text: str) -> None:
+        """A line of chat."""
+        command = requests.typed(text, identity)
+        if command is not None and self._people.may_command(identity):
+            self._put(command)
+
+    def data(self, packet: rtc.DataPacket) -> None:
+        """A data packet: nothing is asked for by these, but one that is too large is counted."""
+        if len(packet.data) > requests.MAX_BYTES:
+            self.too_large()
+
+    def too_large(self) -> None:
+        """Something was longer than 16 KiB and is ignored."""
+        self.counters.oversized += 1
+
+    def _checked(self, call: rtc.RpcInvocationData) -> requests.Request:
+        if not self._people.may_command(call.caller_identity):
+            raise requests.BadRequest(requests.FORBIDDEN, "this agent takes no requests from you")
+        return requests.parse(call.method, call.payload, call.caller_identity)
+
+    def _acknowledge(self, number: int | None) -> None:
+        if number is None:
+            self.counters.foreign_acks += 1
+        elif number > self._acknowledged:
+            self._acknowledged = number
+            if self._commands and isinstance(self._commands[-1], Acknowledge):
+                self._commands.pop()
+            self._put(Acknowledge(number))
+
+    def _put(self, command: Command) -> None:
+        if len(self._commands) >= _COMMANDS:
+            self.counters.commands_dropped += 1
+            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
+        self._commands.append(command)
+        self._commanded.set()

@@ -1,0 +1,36 @@
+"""The user's camera or screen: the newest frame is kept, and converted once per unit."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from ...engines.base import Frame, RgbImage
+from .compat import rtc
+
+
+class NewestPicture:
+    """One slot.  LiveKit's frames carry neither a time nor a rotation here, so the time is that of their arrival."""
+
+    def __init__(self, unit_ms: int) -> None:
+        self._unit_ms = unit_ms
+        self._raw: rtc.VideoFrame | None = None
+        self._captured_ms = 0.0
+        self.received = 0
+        self.converted = 0
+
+    def put(self, frame: rtc.VideoFrame, captured_ms: float) -> None:
+        """Keep ``frame``; the one before it is forgotten."""
+        self.received += 1
+        self._raw, self._captured_ms = frame, captured_ms
+
+    def take(self, start_ms: float, end_ms: float) -> Frame | None:
+        """The newest picture when the audio ``[start_ms, end_ms)`` completes a unit, otherwise ``None``."""
+        if self._raw is None or int(start_ms // self._unit_ms) == int(end_ms // self._unit_ms):
+            return None
+        raw, self._raw = self._raw, None
+        rgb = raw.convert(rtc.VideoBufferType.RGB24)
+        image = np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3)
+        self.converted += 1
+        return Frame(cast(RgbImage, image), self._captured_ms)

@@ -179,6 +179,16 @@ class LiveKitRoom:
         return self._people.heard
 
     @property
+    def mixed_microphones(self) -> int:
+        """How many microphones sound in the mix at the moment."""
+        return self._mixer.sources
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is up; while it is not, speech waits."""
+        return self._stay.connected and not self.closed
+
+    @property
     def desk_counters(self) -> DeskCounters:
         """What participants sent in vain."""
         return self._desk.counters
@@ -258,6 +268,7 @@ class LiveKitRoom:
 
             spawn(self._voice.run(), "livekit-voice")
             spawn(self._wire.send_events(), "livekit-events")
+            spawn(self._wire.send_welcomes(), "livekit-welcomes")
             spawn(self._wire.send_captions(), "livekit-captions")
             spawn(self._wire.send_state(), "livekit-state")
             spawn(self._keep(), "livekit-keeper")
@@ -334,6 +345,7 @@ class LiveKitRoom:
             "participant_connected": self._on_people,
             "participant_disconnected": self._on_people,
             "participant_attributes_changed": self._on_people,
+            "participant_active": self._on_active,
             "track_published": self._on_tracks,
             "track_unpublished": self._on_tracks,
             "track_subscribed": self._on_tracks,
@@ -352,6 +364,9 @@ class LiveKitRoom:
     def _on_people(self, *_: object) -> None:
         self._look_around()
         self._tracks.sync()
+
+    def _on_active(self, participant: rtc.RemoteParticipant) -> None:
+        self._wire.welcome(participant.identity, self._status.welcome())
 
     def _on_tracks(self, *_: object) -> None:
         self._tracks.sync()

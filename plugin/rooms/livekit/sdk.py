@@ -44,7 +44,9 @@ class _Emitter(Protocol):
 class _Speaking(Protocol):
     """What of ``LocalParticipant`` has no complete types."""
 
-    async def publish_data(self, payload: str, *, reliable: bool, topic: str) -> None: ...
+    async def publish_data(
+        self, payload: str, *, reliable: bool, destination_identities: list[str], topic: str
+    ) -> None: ...
     async def set_attributes(self, attributes: dict[str, str]) -> None: ...
     def register_rpc_method(self, method_name: str, handler: Callable[[rtc.RpcInvocationData], str]) -> object: ...
     def unregister_rpc_method(self, method: str) -> None: ...
@@ -217,9 +219,10 @@ async def close_stream(stream: rtc.AudioStream | rtc.VideoStream, deadline_s: fl
 # -- words ----------------------------------------------------------------------------------------------------------
 
 
-async def send(room: rtc.Room, topic: str, message: str) -> None:
-    """Send a data packet to everybody, reliably.  Raises :class:`MediaFailed`."""
-    await _narrowed(cast(_Speaking, room.local_participant).publish_data(message, reliable=True, topic=topic))
+async def send(room: rtc.Room, topic: str, message: str, to: str | None = None) -> None:
+    """Send a data packet to everybody or to one, reliably.  Raises :class:`MediaFailed`."""
+    us = cast(_Speaking, room.local_participant)
+    await _narrowed(us.publish_data(message, reliable=True, destination_identities=[to] if to else [], topic=topic))
 
 
 async def send_text(room: rtc.Room, topic: str, text: str, attributes: dict[str, str], sender: str) -> None:

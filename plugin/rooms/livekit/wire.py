@@ -21,6 +21,7 @@ TRANSCRIPTION = "lk.transcription"
 STATE = "lk.agent.state"
 _CAPTIONS = 64
 """Segments whose newest text waits to be sent.  Beyond this the oldest unfinished one gives way, else the oldest."""
+_WELCOMES = 32
 _SEND_S = 10.0
 """How long sending one thing may take."""
 
@@ -32,6 +33,8 @@ class WireCounters:
     failed: int = 0
     """Messages that the SDK did not take, or not in time."""
     captions_dropped: int = 0
+    unwelcomed: int = 0
+    """Newcomers who were not told what they had missed."""
 
 
 class Wire:
@@ -43,6 +46,7 @@ class Wire:
         self._outbox = Outbox(outbox_events)
         self._captions: dict[str, Caption] = {}
         self._captioned = asyncio.Event()
+        self._welcomes: asyncio.Queue[tuple[str, list[dict[str, Any]]]] = asyncio.Queue(_WELCOMES)
         self._state = ""
         self._told = ""
         self._stated = asyncio.Event()
@@ -92,9 +96,21 @@ class Wire:
             event = self._outbox.take()
             if event is None:
                 continue
-            self._next_chunk += 1
-            for message in pack(event, self._next_chunk):
-                await self._trying(sdk.send(self._room, EVENTS, message))
+            await self._send_event(event)
+
+    def welcome(self, identity: str, events: list[dict[str, Any]]) -> None:
+        """Send events to one who has just come; beyond 32 such at a time the newest goes without."""
+        try:
+            self._welcomes.put_nowait((identity, events))
+        except asyncio.QueueFull:
+            self.counters.unwelcomed += 1
+
+    async def send_welcomes(self) -> None:
+        """Send newcomers what they missed until cancelled."""
+        while True:
+            identity, events = await self._welcomes.get()
+            for event in events:
+                await self._send_event(event, identity)
 
     async def send_captions(self) -> None:
         """Send captions until cancelled."""
@@ -116,6 +132,11 @@ class Wire:
             state = self._state
             if state and state != self._told and await self._trying(sdk.set_attributes(self._room, {STATE: state})):
                 self._told = state
+
+    async def _send_event(self, event: dict[str, Any], to: str | None = None) -> None:
+        self._next_chunk += 1
+        for message in pack(event, self._next_chunk):
+            await self._trying(sdk.send(self._room, EVENTS, message, to))
 
     async def _send_caption(self, caption: Caption) -> None:
         attributes = {

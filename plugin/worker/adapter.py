@@ -69,7 +69,7 @@ class Hooks:
     """What the server asks and tells its owner."""
 
     load: Callable[[], float]
-    """Share of the places in use; 1 means full.  Called from any thread."""
+    """The load to report; 1 means full.  Called from any thread."""
     terminated: Callable[[str], None]
     """The LiveKit server wants the job of that id to end.  Called on the server's loop."""
     registered: Callable[[], None]
@@ -90,7 +90,7 @@ class Options:
 
 
 class SlotServer(AgentServer):
-    """An :class:`AgentServer` whose load is the share of places in use, one thread for each job.
+    """An :class:`AgentServer` whose load is what its owner says, one thread for each job.
 
     Every request comes to ``on_request``, also when the worker is full: only there it is known why it is refused.
     """

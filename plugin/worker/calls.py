@@ -21,7 +21,7 @@ from .metrics import WorkerMetrics
 
 _log = logging.getLogger(__name__)
 
-VISIT_S = 10.0
+VISIT_S = 5.0
 """How long an agent that can hold no conversation stays in the room to say why, by an attribute."""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+BELOW_TARGET = 0.65
+
 
 class Refusal(StrEnum):
     """Why a job was not taken."""
@@ -33,8 +35,12 @@ class Occupancy:
 
     @property
     def load(self) -> float:
-        """Share of the slots in use, in [0, 1]; 1 when no call is taken any more."""
-        return min(1.0, self.in_use / self.slots) if self.open else 1.0
+        """What is reported as load: 1 when nobody is taken, else the share of the slots in use, times 0.65.
+
+        A LiveKit server passes over whoever reports its ``agents.target_load`` (0.7) or more, full or not; a worker of
+        four would never get its fourth call.
+        """
+        return BELOW_TARGET * self.in_use / self.slots if self.free else 1.0
 
 
 class Slots:

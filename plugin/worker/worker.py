@@ -18,18 +18,14 @@ from ..rooms.livekit.options import LiveKitOptions
 from ..session.settings import SessionSettings
 from .adapter import Hooks, JobContext, JobRequest, Options, SlotServer, api
 from .calls import Calls, Equipment
+from .door import VISITS, Door
 from .endpoint import Condition, Endpoint
-from .metadata import BadMetadata, parse, session_options
 from .metrics import CONTENT_TYPE, WorkerMetrics
 from .settings import WorkerSettings
-from .slots import Occupancy, Refusal, Slots
+from .slots import Occupancy, Slots
 
 _log = logging.getLogger(__name__)
 
-REFUSED = "venus.refused"
-"""Attribute of an agent that can hold no conversation: why, in words."""
-_VISITS = 4
-"""Agents that are in rooms only to say why there will be no conversation, at the same time."""
 _CHECK_S = 5.0
 _RECONCILE_S = 5.0
 _CLOSE_S = 30.0
@@ -61,7 +57,7 @@ class Worker:
         self._room = room or LiveKitOptions()
         self._metrics = WorkerMetrics()
         self._endpoint = Endpoint(settings.host, settings.port, self._condition, self._page, CONTENT_TYPE)
-        self._visits = Slots(_VISITS)
+        self._visits = Slots(VISITS)
         self._changed = asyncio.Event()
         self._draining = False
         self._engine: Engine | None = None
@@ -108,6 +104,7 @@ class Worker:
         options = Options(
             settings.url, settings.key, settings.secret, settings.connect_attempts, settings.drain_timeout_s
         )
+        door = Door(engine, slots, self._visits, self._metrics, settings.display_name, self._changed.set)
         hooks = Hooks(self._load, lambda job_id: calls.stop(job_id, "terminated"), self._registered)
         self._server = server = SlotServer(options, hooks)
 
@@ -116,7 +113,7 @@ class Worker:
             await calls.hold(context)
 
         async def on_request(request: JobRequest) -> None:
-            await self._answer(request, engine, slots)
+            await door.answer(request)
 
         server.rtc_session(entry, agent_name=settings.agent_name, on_request=on_request)
         self._engine = engine
@@ -192,50 +189,7 @@ class Worker:
                 _log.error("a job ended without giving its place back", extra={"job_id": job_id})
             await server.report()
 
-    # -- jobs --------------------------------------------------------------------------------------------------
-
-    async def _answer(self, request: JobRequest, engine: Engine, slots: Slots) -> None:
-        """Take a job, or say no: with ``terminate`` where no other worker could do better."""
-        job_id = request.id
-        try:
-            session_options(parse(request.job.metadata), engine)
-        except BadMetadata as error:
-            self._refused(request, Refusal.BAD_METADATA, str(error))
-            if self._visits.take(job_id) is None:
-                await self._accept(request, self._visits, attributes={REFUSED: str(error)})
-            else:
-                await request.reject(terminate=True)
-            return
-        refusal = slots.take(job_id)
-        if refusal is not None:
-            self._refused(request, refusal, "")
-            await request.reject(terminate=False)
-            self._changed.set()
-        elif await self._accept(request, slots, attributes=None):
-            self._metrics.accepted()
-
-    async def _accept(self, request: JobRequest, places: Slots, attributes: dict[str, str] | None) -> bool:
-        """Whether the job was really assigned to this worker and is running."""
-        launched = False
-        self._changed.set()
-        try:
-            await request.accept(name=self._settings.display_name, attributes=attributes)
-            launched = True
-        finally:
-            if launched:
-                places.launched(request.id)
-            else:
-                places.release(request.id)
-                self._refused(request, Refusal.NOT_ASSIGNED, "")
-                self._changed.set()
-        return launched
-
-    def _refused(self, request: JobRequest, refusal: Refusal, why: str) -> None:
-        self._metrics.refused(refusal)
-        _log.warning(
-            "a job was refused",
-            extra={"job_id": request.id, "room": request.room.name, "reason": refusal.value, "why": why},
-        )
+    # -- what is heard of jobs ---------------------------------------------------------------------------------
 
     def _over(self, job_id: str) -> None:
         """A job has ended, on its own thread."""

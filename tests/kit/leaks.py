@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,9 +60,12 @@ def leaked_threads(before: set[threading.Thread], grace_s: float = GRACE_S) -> l
     return sorted(leaked)
 
 
-def leaked_sockets(before: Sockets) -> list[str]:
-    """The sockets opened since ``before`` and still open."""
-    return sorted(f"{kind} {address}" for _, kind, address in Sockets.now().open - before.open)
+def leaked_sockets(before: Sockets, grace_s: float = GRACE_S) -> list[str]:
+    """The sockets opened since ``before`` and still open after ``grace_s``: native libraries close theirs later."""
+    deadline_s = time.monotonic() + grace_s
+    while (left := Sockets.now().open - before.open) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return sorted(f"{kind} {address}" for _, kind, address in left)
 
 
 async def leaked_tasks(before: set[asyncio.Task[Any]], grace_s: float = GRACE_S) -> list[str]:

@@ -11,8 +11,21 @@ def test_places_are_taken_until_there_are_none() -> None:
     assert [slots.take("a"), slots.take("b"), slots.take("c")] == [None, None, Refusal.FULL]
     assert (slots.occupancy.in_use, slots.occupancy.free, slots.occupancy.load) == (2, 0, 1.0)
     slots.release("a")
-    assert slots.occupancy.load == 0.5
+    assert slots.occupancy.free == 1
     assert slots.take("c") is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 64])
+def test_while_there_is_a_place_the_load_is_one_that_servers_accept(count: int) -> None:
+    slots = Slots(count)
+    loads = [slots.occupancy.load]
+    for number in range(count):
+        slots.take(str(number))
+        loads.append(slots.occupancy.load)
+    assert loads == sorted(set(loads)), "who has more calls must report more"
+    assert loads[0] == 0
+    assert loads[-1] == 1
+    assert all(load < 0.7 for load in loads[:-1])
 
 
 def test_a_place_given_back_twice_is_one_place() -> None:

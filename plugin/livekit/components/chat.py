@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from livekit.agents import llm
-
-from ....engines.base import EngineError, Language
+from ....engines.base import EngineError, Language, MissingExtra
 from ....engines.cascade.history import count_tokens
 from ....engines.cascade.parts import Message
 from ....engines.cascade.script import language_of
+
+try:
+    from livekit.agents import llm
+except ImportError as error:
+    raise MissingExtra(__name__, "livekit") from error
 
 _LEAST_TOKENS: Final = 48
 """Of the last message at least so much must fit beside the instructions."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import socket
 from typing import Any
 
 import pytest
@@ -15,10 +16,15 @@ from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.engines.base import Language, SessionOptions
 from realtime_venus.plugin.rooms.livekit import LiveKitRoom
 
-from ..kit.livekit_server import KEY, SECRET, LiveKitServer, free_ports
+from ..kit.livekit_server import KEY, SECRET, LiveKitServer
+from ..kit.native_sockets import native_sockets_closed
 from ..plugin.rooms.webrtc.page import until
 from .conftest import Running, Start
 from .scripted import ScriptedHost
+
+__all__ = ["native_sockets_closed"]
+
+pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 
 
 def access(server: LiveKitServer, **more: Any) -> dict[str, Any]:
@@ -185,19 +191,12 @@ async def test_a_server_that_is_down_is_said_and_takes_no_place(start: Start, li
 
 
 async def test_a_server_that_never_answers_is_given_up(start: Start) -> None:
-    async def hang(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-        writer.close()
-
-    (port,) = free_ports(1)
-    silent = await asyncio.start_server(hang, "127.0.0.1", port)
-    try:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
         given = {"url": f"ws://127.0.0.1:{port}", "key": KEY, "secret": SECRET, "join_deadline_s": 0.3}
         async with start(livekit=given) as server:
             status, body = await server.post("/api/session", {})
             assert (status, body["error"]) == (503, "livekit_down")
-    finally:
-        silent.close()
 
 
 async def test_a_wrong_secret_is_said_in_its_own_words(start: Start, livekit_server: LiveKitServer) -> None:

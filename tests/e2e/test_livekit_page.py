@@ -29,11 +29,14 @@ from ..demo_room.scripted import WORDS, ScriptedHost
 from ..kit.browser import Tab, launched, tab
 from ..kit.fake_engine import FakeEngine, FakeSession
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
+from ..kit.native_sockets import native_sockets_closed
 from ..plugin.rooms.webrtc.page import until
 from .listening import Recording, prepare, record, stretches
 from .test_talk import question
 
-pytestmark = pytest.mark.browser
+__all__ = ["native_sockets_closed"]
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("native_sockets_closed")]
 
 SHOWN_MS = 20_000
 expect.set_options(timeout=SHOWN_MS)
@@ -90,6 +93,7 @@ async def test_only_such_a_page_loads_the_livekit_client(start: Start, livekit_s
             await made.page.goto(server.address)
             await begin(made.page)
             assert not [url for url in loaded if "livekit" in url]
+            await made.page.goto("about:blank")
         async with start(livekit=access(livekit_server)) as server:
             loaded.clear()
             await made.page.goto(server.address)

@@ -23,6 +23,7 @@ _SAMPLES_PER_MS = INPUT_HZ // 1000
 _FLOOR_FRAMES = 300  # the noise floor is the quietest tenth of the last 3 s...
 _FLOOR_EVERY = 20  # ...looked up every 200 ms
 _SOUND_AFTER_WINDOW = 96 * _SAMPLES_PER_MS
+_LIKELY_WINDOWS = 3  # a voice that begins softly gives some such before it gives one that is sure
 
 
 class ReflexSettings(BaseModel):
@@ -37,7 +38,7 @@ class ReflexSettings(BaseModel):
     on_probability: float = Field(default=0.5, gt=0, lt=1)
     off_probability: float = Field(default=0.35, gt=0, lt=1)
     sure_probability: float = Field(default=0.8, gt=0, le=1)
-    """One window this sure confirms; otherwise it takes two above ``on_probability``."""
+    """One window this sure confirms; otherwise it takes two above ``on_probability`` or three above the lower bound."""
     transient_ms: int = Field(default=60, ge=0, le=200)
     """What sounds no longer than this is never speech.  (It may touch one 10 ms frame more than it is long.)"""
     hold_windows: int = Field(default=4, ge=2, le=20)
@@ -175,7 +176,8 @@ class Reflex:
         count = len(audio) // FRAME_SAMPLES
         whole = audio[: count * FRAME_SAMPLES].reshape(count, FRAME_SAMPLES)
         self._pending = audio[count * FRAME_SAMPLES :].copy()
-        levels = np.sqrt(np.mean(np.square(whole), axis=1)).tolist()
+        # einsum: on so few samples mean costs several times what it does.
+        levels = np.sqrt(np.einsum("ij,ij->i", whole, whole) / FRAME_SAMPLES).tolist()
         raw = np.clip(whole * 32767.0, -32768, 32767).astype("<i2").tobytes()
         for index in range(count):
             start = index * FRAME_SAMPLES * 2
@@ -192,7 +194,8 @@ class Reflex:
         loud = self._loudness.loud(level)
         self._loud.append(loud)
         proposed = sum(self._voiced) >= self._settings.proposing_frames
-        if not self._listening:
+        began = not self._listening
+        if began:
             if not proposed:
                 return
             self._begin_listening()
@@ -210,6 +213,8 @@ class Reflex:
                 self._last_sound = self._position
         for probability in self._probabilities():
             self._window(probability, agent=agent, signals=signals)
+        if began:
+            self._quiet = 0  # what it heard from before the proposal is not the sound's own quiet
         if not self._speech and self._sure and self._loud_frames * 10 > self._settings.transient_ms + 10:
             self._confirm(agent=agent, signals=signals)
         if not self._speech and self._unproposed * 10 > self._settings.end_after_ms:
@@ -234,7 +239,8 @@ class Reflex:
     def _window(self, probability: float, *, agent: bool, signals: list[Signal]) -> None:
         settings = self._settings
         self._positive = self._positive + 1 if probability >= settings.on_probability else 0
-        if probability >= settings.off_probability:
+        self._likely = self._likely + 1 if probability >= settings.off_probability else 0
+        if self._likely:
             self._spoken_until = self._position + _SOUND_AFTER_WINDOW
         if self._positive:
             self._run += 1
@@ -243,7 +249,8 @@ class Reflex:
             self._quiet += 1
             if not self._speech:
                 self._run = 0
-        self._sure = self._positive > 0 and (probability >= settings.sure_probability or self._run >= 2)
+        self._sure = probability >= settings.sure_probability or (self._positive > 0 and self._run >= 2)
+        self._sure = self._sure or self._likely >= _LIKELY_WINDOWS
         if self._speech:
             if self._quiet * 32 >= settings.end_after_ms:
                 self._end_speech(signals)
@@ -267,7 +274,7 @@ class Reflex:
             return
         onset_ms = self._onset // _SAMPLES_PER_MS
         if not self._ducked:
-            if self._positive:
+            if self._likely:
                 self._ducked = True
                 self._run_since_duck = 0
                 self._overlap_onset_ms = onset_ms
@@ -295,7 +302,7 @@ class Reflex:
         self._listening = self._sure = False
         self._speech = self._ducked = self._held = False
         self._window_frames: list[FloatPcm] = []
-        self._positive = self._run = self._run_since_duck = self._quiet = 0
+        self._positive = self._run = self._run_since_duck = self._quiet = self._likely = 0
         self._unproposed = self._loud_frames = 0
         self._onset = self._loud_end = self._spoken_until = self._position
         self._overlap_onset_ms = 0

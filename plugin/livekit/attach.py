@@ -86,7 +86,7 @@ class Tap(AudioOutput):
         self, *, playback_position: float, interrupted: bool, synchronized_transcript: str | None = None
     ) -> None:
         self._tell(self._heard.finished(playback_position))
-        if interrupted and self._utterance is not None:
+        if self._utterance is not None:
             heard = self._heard_text(self._utterance)
             synchronized_transcript = synchronized_transcript if heard is None else heard
         super().on_playback_finished(

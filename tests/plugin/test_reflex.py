@@ -76,7 +76,7 @@ def test_interruptions_duck_and_hold_in_time(silero: SileroModel) -> None:
         holds.append(next(k.arrived_ms for k in known if isinstance(k.signal, OverHold)) - begun_ms)
     # One pulled frame (20 ms) comes on top at the room's edge.
     assert max(ducks) <= 150
-    assert float(np.percentile(ducks, 95)) <= 130
+    assert float(np.percentile(ducks, 95)) <= 135
     assert min(ducks) >= 0
     assert float(np.percentile(holds, 95)) <= 250
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ..messages import MAX_BYTES
 from .sdk import rtc
@@ -17,7 +17,7 @@ _ARRIVE_S = 10.0
 class ChatReader:
     """``typed`` gets identity and text of every line, ``refused`` is told of one that is longer than 16 KiB."""
 
-    def __init__(self, typed: Callable[[str, str], None], refused: Callable[[], None]) -> None:
+    def __init__(self, typed: Callable[[str, str], Awaitable[None]], refused: Callable[[], None]) -> None:
         self._typed = typed
         self._refused = refused
         self._spawn: Spawn | None = None
@@ -56,4 +56,4 @@ class ChatReader:
         finally:
             self._open -= 1
             reader.close()
-        self._typed(identity, text)
+        await self._typed(identity, text)

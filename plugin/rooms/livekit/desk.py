@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ..base import Acknowledge, Command
@@ -20,6 +20,10 @@ and where there is none the oldest command."""
 
 PlayedFrame = Callable[[int, float], int | None]
 """Number of the newest frame that is played when so many milliseconds of a stretch are."""
+
+Acquaint = Callable[[str], Awaitable[None]]
+"""Waits until the participant is known.  The server tells of those who publish nothing up to 3 s after they came, while
+their requests arrive at once."""
 
 
 @dataclass(slots=True)
@@ -37,10 +41,11 @@ class DeskCounters:
 class Desk:
     """Checks who asks and what, and queues the rest."""
 
-    def __init__(self, people: People, status: Status, played: PlayedFrame) -> None:
+    def __init__(self, people: People, status: Status, played: PlayedFrame, acquaint: Acquaint) -> None:
         self._people = people
         self._status = status
         self._played = played
+        self._acquaint = acquaint
         self._commands: deque[Command] = deque()
         self._commanded = asyncio.Event()
         self._acknowledged = -1
@@ -62,8 +67,9 @@ class Desk:
         self._closed = True
         self._commanded.set()
 
-    def request(self, call: rtc.RpcInvocationData) -> str:
+    async def request(self, call: rtc.RpcInvocationData) -> str:
         """Answer an RPC call.  Raises ``rtc.RpcError`` for one that is refused."""
+        await self._acquaint(call.caller_identity)
         try:
             request = self._checked(call)
         except requests.BadRequest as error:
@@ -78,8 +84,9 @@ class Desk:
                 self._put(request)
         return "{}"
 
-    def typed(self, identity: str, text: str) -> None:
+    async def typed(self, identity: str, text: str) -> None:
         """A line of chat."""
+        await self._acquaint(identity)
         command = requests.typed(text, identity)
         if command is not None and self._people.may_command(identity):
             self._put(command)

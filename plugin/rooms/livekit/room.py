@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 CHAT = "lk.chat"
 _TICK_S = 0.1
+_ACQUAINT_S = 5.0
 _FILL_AFTER_S = 0.5
 """Without audio for so long the room lets time go on by itself."""
 
@@ -61,7 +62,7 @@ class LiveKitRoom:
         self._captions = Captions(secrets.token_hex(4))
         self._status = Status()
         self._wire = Wire(rtc_room, self._options.outbox_events, self._track_of)
-        self._desk = Desk(self._people, self._status, self._voice.played)
+        self._desk = Desk(self._people, self._status, self._voice.played, self._acquaint)
         self._chat = ChatReader(self._desk.typed, self._desk.too_large)
         self._stay = Stay(self._options, self._now())
         self._tracks = Tracks(
@@ -72,6 +73,7 @@ class LiveKitRoom:
         self._reason = ""
         self._ending = asyncio.Event()
         self._ready = asyncio.Event()
+        self._people_changed = asyncio.Event()
         self._handlers = self._attach()
         self._life = asyncio.create_task(self._live(), name="livekit-room")
         self._life.add_done_callback(self._lived)
@@ -306,6 +308,7 @@ class LiveKitRoom:
             self._ending.set()
             self._audio.close()
             self._desk.close()
+            self._people_changed.set()
 
     def _lived(self, life: asyncio.Task[None]) -> None:
         if not life.cancelled() and (error := life.exception()) is not None:
@@ -396,6 +399,7 @@ class LiveKitRoom:
             self._people.remove(identity)
         for participant in here.values():
             self._people.put(_person(participant))
+        self._people_changed.set()
         now = self._now()
         if self._stay.company(now, there=bool(self._people.humans)):
             self._audio.clock.position(now)  # time begins with the first visitor
@@ -432,6 +436,15 @@ class LiveKitRoom:
 
     def _stretch_begins(self, stretch: int) -> None:
         self._wire.event({"type": "playout", "stretch": stretch})
+
+    async def _acquaint(self, identity: str) -> None:
+        try:
+            async with asyncio.timeout(_ACQUAINT_S):
+                while self._people.get(identity) is None and not self.closed:
+                    self._people_changed.clear()
+                    await self._people_changed.wait()
+        except TimeoutError:
+            return
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -36,6 +36,9 @@ class MediaFailed(VenusError):
     """The SDK could not do what it was asked for; the connection may be gone."""
 
 
+RpcHandler = Callable[[rtc.RpcInvocationData], Awaitable[str]]
+
+
 class _Emitter(Protocol):
     def on(self, event: str, callback: Callable[..., None]) -> object: ...
     def off(self, event: str, callback: Callable[..., None]) -> None: ...
@@ -48,7 +51,7 @@ class _Speaking(Protocol):
         self, payload: str, *, reliable: bool, destination_identities: list[str], topic: str
     ) -> None: ...
     async def set_attributes(self, attributes: dict[str, str]) -> None: ...
-    def register_rpc_method(self, method_name: str, handler: Callable[[rtc.RpcInvocationData], str]) -> object: ...
+    def register_rpc_method(self, method_name: str, handler: RpcHandler) -> object: ...
     def unregister_rpc_method(self, method: str) -> None: ...
 
 
@@ -244,7 +247,7 @@ async def set_attributes(room: rtc.Room, attributes: dict[str, str]) -> None:
     await _narrowed(cast(_Speaking, room.local_participant).set_attributes(attributes))
 
 
-def offer(room: rtc.Room, method: str, handler: Callable[[rtc.RpcInvocationData], str]) -> None:
+def offer(room: rtc.Room, method: str, handler: RpcHandler) -> None:
     """Answer RPC calls of ``method``."""
     cast(_Speaking, room.local_participant).register_rpc_method(method, handler)
 

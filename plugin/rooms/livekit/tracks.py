@@ -17,6 +17,8 @@ from .sdk import rtc
 _MICROPHONES = (rtc.TrackSource.SOURCE_MICROPHONE, rtc.TrackSource.SOURCE_UNKNOWN)
 _CAMERAS = (rtc.TrackSource.SOURCE_CAMERA, rtc.TrackSource.SOURCE_UNKNOWN)
 _SCREENS = (rtc.TrackSource.SOURCE_SCREENSHARE,)
+_PLACEHOLDER = 8
+"""Width of the black frames that stand for no picture: WebRTC makes them where a track begins and where it is muted."""
 _CLOSE_S = 2.0
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -171,6 +173,8 @@ class Tracks:
         stream = sdk.see(track)
         try:
             async for event in stream:
+                if event.frame.width <= _PLACEHOLDER:
+                    continue
                 self._picture.put(event, self._clock_ms())
         finally:
             await sdk.close_stream(stream, _CLOSE_S)

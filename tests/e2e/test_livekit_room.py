@@ -1,0 +1,583 @@
+"""The agent in rooms of a real livekit-server, with people made of the Python SDK and an engine that does as told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from livekit import api, rtc
+from realtime_venus.engines.base import Frame, MediaUnit, OverlapPhase, SessionOptions, Verdict
+from realtime_venus.plugin.rooms.livekit import JoinRefused, LiveKitOptions, LiveKitRoom
+from realtime_venus.plugin.session import Session, SessionSettings
+
+from ..kit.fake_engine import FakeEngine, FakeSession
+from ..kit.livekit_participant import (
+    agent_token,
+    participant,
+    token_of_kind,
+    until,
+)
+from ..kit.livekit_server import KEY, LiveKitServer
+from ..kit.sessions import Loud, voice
+
+ROOM = "talk"
+SHORT = LiveKitOptions(join_s=60, empty_s=60, reconnect_s=60)
+
+
+@dataclass
+class Agent:
+    """The agent under test."""
+
+    room: LiveKitRoom
+    engine: FakeEngine
+    session: Session
+    running: asyncio.Task[None]
+
+    @property
+    def ear(self) -> FakeSession:
+        return self.engine.session
+
+    def power(self, first_ms: int = 0) -> float:
+        """Loudest unit (mean square) that the engine was given from ``first_ms`` on."""
+        units = [unit for unit in self.ear.units if unit.start_ms >= first_ms]
+        return max((float(np.mean(unit.audio**2)) for unit in units), default=0.0)
+
+    async def hears(self, what: str, at_least: float = 1e-3) -> None:
+        first_ms = self.ear.now_ms
+        await until(lambda: self.power(first_ms) >= at_least, what)
+
+    async def left(self) -> str:
+        async with asyncio.timeout(60):
+            await asyncio.wait([self.running])
+        self.running.result()
+        return self.room.reason
+
+
+@asynccontextmanager
+async def agent(
+    server: LiveKitServer,
+    options: LiveKitOptions = SHORT,
+    *,
+    on_unit: Callable[[FakeSession, MediaUnit], None] | None = None,
+    on_overlap: Callable[[FakeSession, OverlapPhase], None] | None = None,
+    identity: str = "venus",
+    **more: Any,
+) -> AsyncGenerator[Agent]:
+    room = await LiveKitRoom.join(server.url, agent_token(ROOM, identity), options, **more)
+    engine = FakeEngine(on_unit, on_overlap)
+    session = Session(room, engine, SessionOptions(), SessionSettings(), detector=Loud())
+    running = asyncio.create_task(session.run())
+    made = Agent(room, engine, session, running)
+    try:
+        await until(lambda: engine.sessions, "the session")
+        yield made
+    finally:
+        session.stop()
+        await asyncio.wait([running])
+        running.result()
+
+
+TONE = voice((0, 1000), total_ms=1000)
+
+
+async def test_they_talk_and_all_of_it_is_told(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        microphone = await alice.microphone()
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent's state")
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice's voice"))
+        assert (await alice.ask("venus.state"))["listening_to"] == ["alice"]
+        venus.ear.hear("what is the time", final=False, start_ms=100)
+        venus.ear.hear("What is the time?", start_ms=100)
+        venus.ear.speak("u1", 1.0, "It is noon.")
+        await alice.until(lambda: len(alice.loud_s) > 80, "a second of speech")
+        await alice.until(lambda: alice.of("agent.utterance_ended"), "its end")
+        await alice.until(lambda: [one for one in alice.shown if one.final and one.identity == "venus"], "the caption")
+        (ended,) = alice.of("agent.utterance_ended")
+        assert (ended["heard_text"], ended["heard_samples"]) == ("It is noon.", 24_000)
+        asked = [one for one in alice.shown if one.identity == "alice"]
+        assert asked[-1].text == "What is the time?"
+        assert asked[-1].final
+        assert microphone.publication is not None
+        assert asked[-1].attributes["lk.transcribed_track_id"] == microphone.publication.sid
+        said = [one for one in alice.shown if one.identity == "venus"]
+        assert said[-1].text == "It is noon."
+        assert len({one.attributes["lk.segment_id"] for one in said}) == 1
+        (voice_track,) = alice.room.remote_participants["venus"].track_publications.values()
+        assert said[-1].attributes["lk.transcribed_track_id"] == voice_track.sid
+        assert voice_track.source == rtc.TrackSource.SOURCE_MICROPHONE
+        assert {event["speaker"] for event in alice.of("user.text")} == {"alice"}
+        assert alice.of("session.started")[0]["room"] == "livekit"
+        assert venus.room.input_counters.holes == 0
+
+
+async def test_reports_of_the_page_are_playback_truth(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+        venus.ear.speak("u1", 0.6)
+        await alice.until(lambda: any("stretch" in event for event in alice.events), "the stretch")
+        await alice.until(lambda: len(alice.loud_s) > 40, "the speech")
+        stretch = next(event["stretch"] for event in alice.events if "stretch" in event)
+        await alice.ask("venus.ack", {"stretch": stretch, "played_ms": 1e9})
+        await alice.until(lambda: alice.of("agent.utterance_ended"), "its end")
+        heard = [event for event in alice.of("playout") if event["state"] == "heard"]
+        assert not any(event["estimated"] for event in heard)
+        assert heard[-1]["end_sample"] == 14_400
+        await alice.ask("venus.ack", {"stretch": 99, "played_ms": 20})
+        assert venus.room.desk_counters.foreign_acks == 1
+
+
+async def test_an_interruption_silences_the_agent(livekit_server: LiveKitServer) -> None:
+    def on_overlap(session: FakeSession, phase: OverlapPhase) -> None:
+        if phase is OverlapPhase.STARTED:
+            session.judge("u1", Verdict.YIELD)
+
+    async with (
+        agent(livekit_server, on_overlap=on_overlap) as venus,
+        participant(livekit_server, "alice") as alice,
+    ):
+        microphone = await alice.microphone()
+        await alice.until(lambda: venus.room.listening_to, "alice")
+        venus.ear.speak("u1", 20.0)
+        await alice.until(lambda: len(alice.loud_s) > 50, "some of it")
+        await microphone.say(TONE)
+        await alice.until(lambda: alice.of("agent.utterance_ended"), "the yield")
+        (ended,) = alice.of("agent.utterance_ended")
+        assert ended["interrupted"]
+        assert ended["heard_samples"] < 10 * 24_000
+        await alice.until(lambda: alice.agent_state() == "listening", "the state")
+        before = len(alice.loud_s)
+        await microphone.say(TONE)
+        assert len(alice.loud_s) - before < 60, "it went on speaking"
+
+
+async def test_the_stop_button_and_typed_text(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+        venus.ear.speak("u1", 20.0)
+        await alice.until(lambda: len(alice.loud_s) > 20, "some of it")
+        await alice.ask("venus.interrupt")
+        await alice.until(lambda: alice.of("agent.utterance_ended"), "the stop")
+        await alice.ask("venus.say", {"text": "Mind the gap."})
+        await alice.ask("venus.type", {"text": "Where am I?"})
+        await alice.ask("venus.configure", {"language": "zh"})
+        await alice.room.local_participant.send_text("And who are you?", topic="lk.chat")
+        await until(lambda: len(venus.ear.typed) == 2, "the typed texts")
+        assert venus.ear.said == ["Mind the gap."]
+        assert venus.ear.typed == ["Where am I?", "And who are you?"]
+        await alice.until(lambda: len(alice.of("user.text")) == 2, "the typed texts on the timeline")
+        assert {(event["speaker"], event["typed"]) for event in alice.of("user.text")} == {("alice", True)}
+        await alice.until(lambda: alice.of("session.configured"), "the language")
+        assert (await alice.ask("venus.state"))["language"] == "zh"
+
+
+async def test_two_speakers_are_mixed_and_told_apart(livekit_server: LiveKitServer) -> None:
+    async with (
+        agent(livekit_server) as venus,
+        participant(livekit_server, "alice") as alice,
+        participant(livekit_server, "bob") as bob,
+    ):
+        microphones = [await alice.microphone(), await bob.microphone(44_100, 2)]
+        await until(lambda: venus.room.mixed_microphones == 2, "both microphones")
+        spans: list[tuple[int, int]] = []
+        for microphone in microphones:
+            start_ms = venus.ear.now_ms
+            await asyncio.gather(microphone.say(TONE), venus.hears("somebody"))
+            await until(lambda end_ms=start_ms + 1800: venus.ear.now_ms > end_ms, "the end of it")
+            spans.append((start_ms, venus.ear.now_ms))
+        assert [venus.room.speaker(*span) for span in spans] == ["alice", "bob"]
+        (first, second) = (venus.power(span[0]) for span in spans)
+        start_ms = venus.ear.now_ms
+        await asyncio.gather(*(microphone.say(TONE) for microphone in microphones))
+        await until(lambda: venus.power(start_ms) > 1.5 * min(first, second), "both at once")
+        venus.ear.hear("hello", start_ms=spans[1][0])
+        await alice.until(lambda: alice.of("user.text"), "the words")
+        assert venus.room.mix_counters.placed_anew == 0
+
+
+async def test_only_the_first_is_listened_to_until_she_leaves(livekit_server: LiveKitServer) -> None:
+    options = SHORT.model_copy(update={"listen_to": "first"})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "bob") as bob:
+        await until(lambda: venus.room.listening_to == ("bob",), "bob")
+        async with participant(livekit_server, "carol") as carol:
+            await carol.until(lambda: carol.agent_state() == "listening", "the agent")
+            await carol.microphone()
+            await bob.microphone()
+            await until(lambda: venus.room.mixed_microphones == 1, "bob's microphone")
+            with pytest.raises(rtc.RpcError, match="takes no requests") as refused:
+                await carol.ask("venus.say", {"text": "Hear me"})
+            assert refused.value.code == 403
+            await carol.room.local_participant.send_text("Hear me", topic="lk.chat")
+            await bob.ask("venus.type", {"text": "Hear me"})
+            await until(lambda: venus.ear.typed, "bob's text")
+            await bob.leave()
+            await until(lambda: venus.room.listening_to == ("carol",), "carol")
+            await until(lambda: venus.room.mixed_microphones == 1, "carol's microphone")
+        assert venus.ear.typed == ["Hear me"]
+
+
+async def test_another_agent_is_neither_heard_nor_obeyed(livekit_server: LiveKitServer) -> None:
+    as_agent = token_of_kind("agent", ROOM, "robot")
+    avowed = token_of_kind("standard", ROOM, "cyborg", {"lk.agent.state": "listening"})
+    async with (
+        agent(livekit_server) as venus,
+        participant(livekit_server, "robot", token=as_agent) as robot,
+        participant(livekit_server, "cyborg", token=avowed) as cyborg,
+        participant(livekit_server, "alice") as alice,
+    ):
+        for one in (robot, cyborg, alice):
+            await one.microphone()
+        await until(lambda: venus.room.mixed_microphones, "alice's microphone")
+        assert venus.room.listening_to == ("alice",)
+        for one in (robot, cyborg):
+            with pytest.raises(rtc.RpcError):
+                await one.ask("venus.say", {"text": "I am a human"})
+        assert venus.room.mixed_microphones == 1
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+
+
+async def test_nobody_but_agents_is_nobody(livekit_server: LiveKitServer) -> None:
+    options = LiveKitOptions(join_s=1.0)
+    async with (
+        participant(livekit_server, "robot", token=token_of_kind("agent", ROOM, "robot")),
+        agent(livekit_server, options) as venus,
+    ):
+        assert await venus.left() == "nobody_came"
+
+
+async def test_an_empty_room_is_left(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server, LiveKitOptions(empty_s=0.5)) as venus:
+        async with participant(livekit_server, "alice"):
+            await until(lambda: venus.room.listening_to, "alice")
+        assert await venus.left() == "empty"
+
+
+async def test_one_who_publishes_nothing_can_type_and_hear(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await until(lambda: venus.ear.now_ms > 500, "time to pass without a microphone")
+        await alice.ask("venus.type", {"text": "Hello?"})
+        await until(lambda: venus.ear.typed, "the text")
+        venus.ear.speak("u1", 0.5)
+        await alice.until(lambda: len(alice.loud_s) > 30, "the answer")
+        assert not alice.of("input.gap")
+        assert venus.power() == 0.0
+
+
+async def test_a_muted_microphone_is_silent_and_comes_back(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        microphone = await alice.microphone()
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
+        microphone.track.mute()
+        await until(lambda: venus.ear.now_ms > 0, "a unit")
+        await microphone.say(TONE)
+        start_ms = venus.ear.now_ms
+        await microphone.say(TONE)
+        await until(lambda: venus.ear.now_ms > start_ms + 500, "time to go on")
+        assert venus.power(start_ms) < 1e-5
+        microphone.track.unmute()
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice again"))
+        await alice.unpublish(microphone)
+        await until(lambda: venus.room.mixed_microphones == 0, "the end of the microphone")
+        start_ms = venus.ear.now_ms
+        await until(lambda: venus.ear.now_ms > start_ms + 500, "time to go on without it")
+        again = await alice.microphone()
+        await asyncio.gather(again.say(TONE), venus.hears("the new microphone"))
+        assert alice.of("input.gap") == []
+
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+
+
+def _colour(frame: Frame | None, *, right: bool = False, lower: bool = False) -> str:
+    if frame is None:
+        return ""
+    height, width, _ = frame.image.shape
+    pixel = frame.image[height - 8 if lower else 8, width - 8 if right else 8]
+    return ("red", "green", "blue")[int(np.argmax(pixel))] if pixel.max() > 100 else "black"
+
+
+async def test_the_newest_camera_or_screen_is_seen(livekit_server: LiveKitServer) -> None:
+    options = SHORT.model_copy(update={"picture_every_ms": 0})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "alice") as alice:
+
+        async def seen(colour: str) -> None:
+            await until(lambda: _colour(venus.room.latest_frame()) == colour, f"{colour or 'nothing'} to be seen")
+
+        camera = await alice.camera(RED)
+        await seen("red")
+        await until(lambda: any(unit.frames for unit in venus.ear.units), "a picture in a unit")
+        screen = await alice.camera(GREEN, source=rtc.TrackSource.SOURCE_SCREENSHARE)
+        await seen("green")
+        await alice.unpublish(screen)
+        await seen("red")
+        camera.track.mute()
+        await seen("")
+        camera.track.unmute()
+        await seen("red")
+        await alice.unpublish(camera)
+        await seen("")
+        await alice.camera(BLUE)
+        await seen("blue")
+
+
+async def test_a_turned_picture_is_upright_and_only_cameras_are_seen(livekit_server: LiveKitServer) -> None:
+    options = SHORT.model_copy(update={"video": "camera", "picture_every_ms": 0})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "alice") as alice:
+        camera = await alice.camera(RED, BLUE)
+        camera.rotation = rtc.VideoRotation.VIDEO_ROTATION_90
+        await alice.camera(GREEN, source=rtc.TrackSource.SOURCE_SCREENSHARE)
+        await until(lambda: _colour(venus.room.latest_frame(), lower=True) == "blue", "the turned picture")
+        frame = venus.room.latest_frame()
+        assert frame is not None
+        assert (_colour(frame), _colour(frame, right=True)) == ("red", "red")
+        assert frame.image.shape[0] > frame.image.shape[1]
+
+
+async def test_nothing_is_received_before_somebody_looks(livekit_server: LiveKitServer) -> None:
+    engine = FakeEngine()
+    engine.modalities = frozenset({"audio"})
+    room = await LiveKitRoom.join(livekit_server.url, agent_token(ROOM), SHORT)
+    session = Session(room, engine, SessionOptions(), SessionSettings(), detector=Loud())
+    running = asyncio.create_task(session.run())
+    async with participant(livekit_server, "alice") as alice:
+        await alice.camera(RED)
+        await until(lambda: engine.sessions and engine.session.now_ms > 500, "units")
+        (camera,) = room.rtc_room.remote_participants["alice"].track_publications.values()
+        assert not camera.subscribed
+    session.stop()
+    await running
+
+
+async def test_a_telephone_is_heard_and_playback_is_estimated(livekit_server: LiveKitServer) -> None:
+    token = token_of_kind("sip", ROOM, "sip_+4930")
+    async with participant(livekit_server, "", token=token) as caller, agent(livekit_server) as venus:
+        microphone = await caller.microphone(8000)
+        await asyncio.gather(microphone.say(TONE), venus.hears("the caller"))
+        assert not venus.room.acknowledges
+        venus.ear.speak("u1", 0.5)
+        await caller.until(lambda: caller.of("agent.utterance_ended"), "the end")
+        assert all(event["estimated"] for event in caller.of("playout") if event["state"] == "heard")
+        assert len(caller.loud_s) > 30
+
+
+@pytest.mark.parametrize(
+    "scenario", [rtc.SimulateScenarioKind.SIMULATE_SIGNAL_RECONNECT, rtc.SimulateScenarioKind.SIMULATE_FULL_RECONNECT]
+)
+async def test_a_reconnection_is_survived(
+    livekit_server: LiveKitServer, scenario: rtc.SimulateScenarioKind.ValueType
+) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        microphone = await alice.microphone()
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
+        back = asyncio.Event()
+        venus.room.rtc_room.on("reconnected", back.set)  # pyright: ignore[reportUnknownMemberType]
+        await venus.room.rtc_room.simulate_scenario(scenario)
+        async with asyncio.timeout(30):
+            await back.wait()
+        await until(lambda: venus.room.mixed_microphones == 1, "alice's microphone")
+
+        async def talk() -> None:
+            while True:
+                await microphone.say(TONE)
+
+        talking = alice.spawn(talk())
+        await venus.hears("alice again")
+        talking.cancel()
+        before = len(alice.loud_s)
+        venus.ear.speak("u1", 1.0)
+        await alice.until(lambda: len(alice.loud_s) - before > 50, "the agent again")
+        await alice.until(lambda: alice.agent_state() in ("speaking", "listening"), "its state")
+        assert (await alice.ask("venus.state"))["state"] in ("speaking", "listening")
+
+
+async def test_whoever_takes_the_agents_name_ends_it(livekit_server: LiveKitServer) -> None:
+    async with (
+        agent(livekit_server) as venus,
+        agent(livekit_server) as other,
+        participant(livekit_server, "alice") as alice,
+    ):
+        assert await venus.left() == "duplicate_identity"
+        await alice.until(lambda: alice.agent_state() == "listening", "the new agent")
+        assert not other.room.closed
+
+
+async def test_a_user_who_comes_back_under_her_name_is_heard(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.microphone()
+        await until(lambda: venus.room.mixed_microphones == 1, "the microphone")
+        async with participant(livekit_server, "alice") as again:
+            await alice.until(lambda: alice.ended, "being replaced")
+            assert alice.ended == ["DUPLICATE_IDENTITY"]
+            microphone = await again.microphone()
+            await until(lambda: venus.room.mixed_microphones == 1, "the new microphone")
+            await asyncio.gather(microphone.say(TONE), venus.hears("her"))
+
+
+async def test_a_deleted_room_ends_the_session(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, livekit_server.api() as server:
+        await server.room.delete_room(api.DeleteRoomRequest(room=ROOM))
+        assert await venus.left() == "room_deleted"
+
+
+async def test_a_removed_agent_goes(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, livekit_server.api() as server:
+        await server.room.remove_participant(api.RoomParticipantIdentity(room=ROOM, identity="venus"))
+        assert await venus.left() == "participant_removed"
+
+
+async def test_a_restarted_server_is_found_again(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        microphone = await alice.microphone()
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
+        livekit_server.stop()
+        await until(lambda: not venus.room.connected, "the loss")
+        await livekit_server.start()
+        await until(lambda: venus.room.connected, "the connection")
+        await until(lambda: venus.room.mixed_microphones == 1, "alice's microphone", 45)
+
+        async def talk() -> None:
+            while True:
+                await microphone.say(TONE)
+
+        talking = alice.spawn(talk())
+        await venus.hears("alice again")
+        talking.cancel()
+        before = len(alice.loud_s)
+        venus.ear.speak("u1", 1.0)
+        await alice.until(lambda: len(alice.loud_s) - before > 50, "the agent again")
+
+
+async def test_a_server_that_stays_away_ends_the_session(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server, LiveKitOptions(reconnect_s=1.0)) as venus:
+        livekit_server.stop()
+        assert await venus.left() == "connection_lost"
+
+
+async def test_what_is_too_large_is_ignored_and_counted(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+        me = alice.room.local_participant
+        await me.publish_data(b"x" * 20_000, topic="venus.events")
+        await me.send_text("x" * 20_000, topic="lk.chat")
+        with pytest.raises(rtc.RpcError) as refused:
+            await alice.ask("venus.type", {"text": "x" * 20_000})
+        assert refused.value.code == 413
+        await me.send_text("short", topic="lk.chat")
+        await until(lambda: venus.ear.typed, "the short one")
+        assert venus.ear.typed == ["short"]
+        assert venus.room.desk_counters.oversized == 2
+        long = {"type": "agent.text", "seq": 0, "utterance_id": "u", "first_sample": 0, "text": "你" * 20_000}
+        venus.room.publish(long)
+        await alice.until(lambda: long in alice.events, "a long event, in pieces")
+
+
+@pytest.mark.parametrize(
+    ("method", "payload"),
+    [
+        ("venus.say", "no json"),
+        ("venus.say", '{"text": ""}'),
+        ("venus.type", '{"text": 5}'),
+        ("venus.ack", '{"stretch": -1, "played_ms": 0}'),
+        ("venus.ack", '{"stretch": 0, "played_ms": NaN}'),
+        ("venus.configure", '{"language": "fr"}'),
+        ("venus.interrupt", "[]"),
+    ],
+)
+async def test_a_malformed_request_is_refused_with_a_reason(
+    livekit_server: LiveKitServer, method: str, payload: str
+) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+        with pytest.raises(rtc.RpcError, match=method) as refused:
+            await alice.ask(method, payload)
+        assert refused.value.code == 400
+        assert venus.room.desk_counters.refused_requests == 1
+        assert not venus.ear.said + venus.ear.typed
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [
+        (lambda server: server.token("venus", ROOM, ttl_s=-100), "expired"),
+        (lambda server: "nonsense", "token"),
+        (lambda server: server.token("venus", ROOM, grants=api.VideoGrants(room_create=True)), "token"),
+        (
+            lambda server: (
+                api.AccessToken(KEY, "another-secret-that-is-32-letters-long")
+                .with_identity("venus")
+                .with_grants(api.VideoGrants(room_join=True, room=ROOM))
+                .to_jwt()
+            ),
+            "token",
+        ),
+    ],
+    ids=["expired", "nonsense", "no grant", "wrong secret"],
+)
+async def test_a_token_that_is_not_accepted(
+    livekit_server: LiveKitServer, token: Callable[[LiveKitServer], str], code: str
+) -> None:
+    secret = token(livekit_server)
+    with pytest.raises(JoinRefused) as refused:
+        await LiveKitRoom.join(livekit_server.url, secret)
+    assert refused.value.code == code
+    assert secret not in str(refused.value)
+
+
+async def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(JoinRefused, match="no LiveKit server answers") as refused:
+        await LiveKitRoom.join("ws://127.0.0.1:1", "token")
+    assert refused.value.code == "unreachable"
+
+
+def _key(key: bytes) -> rtc.E2EEOptions:
+    return rtc.E2EEOptions(key_provider_options=rtc.KeyProviderOptions(shared_key=key))
+
+
+async def test_end_to_end_encryption(livekit_server: LiveKitServer) -> None:
+    async with (
+        agent(livekit_server, encryption=_key(b"our secret")) as venus,
+        participant(livekit_server, "alice", encryption=_key(b"our secret")) as alice,
+        participant(livekit_server, "eve", encryption=_key(b"another one")) as eve,
+    ):
+        microphone = await alice.microphone()
+        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
+        venus.ear.speak("u1", 1.0)
+        await alice.until(lambda: len(alice.loud_s) > 60, "the answer")
+        assert alice.of("agent.state")
+        assert not eve.loud_s
+        assert not eve.events
+
+
+async def test_in_a_connection_of_somebody_else_it_takes_back_only_its_own(livekit_server: LiveKitServer) -> None:
+    connection = rtc.Room()
+    with pytest.raises(ValueError, match="connect"):
+        LiveKitRoom(connection)
+    await connection.connect(livekit_server.url, agent_token(ROOM))
+    try:
+        async with participant(livekit_server, "alice") as alice:
+            await alice.microphone()
+            for _ in range(2):
+                room = LiveKitRoom(connection, SHORT)
+                await room.wait_ready()
+                await until(lambda room=room: room.mixed_microphones == 1, "the microphone")
+                await room.close()
+                assert connection.isconnected()
+                tracks = alice.room.remote_participants["venus"].track_publications
+                await alice.until(lambda tracks=tracks: not tracks, "its track to go")
+                with pytest.raises(rtc.RpcError):
+                    await alice.ask("venus.state")
+    finally:
+        await connection.disconnect()
+
+
+async def test_a_greeting_waits_for_its_first_listener(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus:
+        venus.ear.speak("u1", 0.6)
+        await until(lambda: venus.session.timeline.events, "the session")
+        async with participant(livekit_server, "alice") as alice:
+            await alice.until(lambda: len(alice.loud_s) > 40, "the whole greeting")
+            await alice.until(lambda: alice.of("agent.utterance_ended"), "its end")

@@ -14,6 +14,7 @@ import * as api from "./api.js";
 const TICK_MS = 100;
 const SILENCE_MS = 8000;
 const BACKOFF_MS = [200, 500, 1000, 2000, 3000];
+const MENDABLE = new Set(["lost", "livekit_down"]);
 const FINAL = new Set(["shutdown", "session_ended", "session_failed", "page_gone", "no_page", "left", "closed"]);
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -138,10 +139,10 @@ export class Call {
     this.#handlers.state(wavering ? "reconnecting" : "connected");
   }
 
-  // `code` is final where coming back is of no use.
+  // Not every break is worth coming back from.
   #broken(code) {
     if (this.#ended || !this.#connected) return;
-    if (code === "lost") this.#mend(code);
+    if (MENDABLE.has(code)) this.#mend(code);
     else this.#finish(code);
   }
 
@@ -159,7 +160,7 @@ export class Call {
         return;
       } catch (error) {
         if (error.code === "gone") break;
-        if (["offline", "livekit_down"].includes(error.code)) code = error.code;
+        if (error.code === "offline" || MENDABLE.has(error.code)) code = error.code;
       }
       await later(BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length - 1)]);
     }

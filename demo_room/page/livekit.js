@@ -3,12 +3,20 @@
 import * as api from "./api.js";
 import { Pieces } from "./pieces.js";
 import { Playout } from "./playout.js";
-import { ConnectionErrorReason, DisconnectReason, Room, RoomEvent, Track } from "./vendor/livekit-client/livekit-client.esm.mjs";
+import {
+  ConnectionErrorReason,
+  DisconnectReason,
+  Room,
+  RoomEvent,
+  setLogLevel,
+  Track,
+} from "./vendor/livekit-client/livekit-client.esm.mjs";
 
 const TOPIC = "venus.events";
 const OPEN_MS = 10000;
 const RESUME_MS = 5000;
 const RETRY_MS = 500;
+const REASON_MS = 1000;
 const COMMANDS = { interrupt: "venus.interrupt", type: "venus.type", configure: "venus.configure" };
 const CODES = {
   [ConnectionErrorReason.NotAllowed]: "livekit_token",
@@ -20,6 +28,8 @@ const GONE = {
   [DisconnectReason.ROOM_DELETED]: "room_gone",
   [DisconnectReason.ROOM_CLOSED]: "room_gone",
 };
+
+setLogLevel("warn");
 
 // Mends short breaks itself; longer ones are mended by a new connection.
 const reconnectPolicy = { nextRetryDelayInMs: ({ elapsedMs }) => (elapsedMs > RESUME_MS ? null : RETRY_MS) };
@@ -63,11 +73,13 @@ export class LiveKitLine {
       throw error instanceof api.Refusal ? error : refusal(error);
     }
     if (room !== this.#room) return;
-    room.on(RoomEvent.Reconnecting, () => room === this.#room && this.#handlers.wavering());
-    room.on(RoomEvent.Reconnected, () => room === this.#room && this.#handlers.steady());
-    room.on(RoomEvent.Disconnected, (reason) => room === this.#room && this.#handlers.broken(GONE[reason] ?? "lost"));
+    const ours = (handler) => (argument) => room === this.#room && handler(argument);
+    for (const event of [RoomEvent.SignalReconnecting, RoomEvent.Reconnecting]) room.on(event, ours(this.#handlers.wavering));
+    room.on(RoomEvent.Reconnected, ours(this.#handlers.steady));
+    room.on(RoomEvent.Disconnected, ours((reason) => this.#handlers.broken(GONE[reason] ?? "livekit_down")));
     room.on(RoomEvent.ParticipantDisconnected, ({ identity }) => {
-      if (room === this.#room && identity === agent) this.#handlers.broken("lost");
+      // Why may still be on its way.
+      if (identity === agent) setTimeout(ours(() => this.#handlers.broken("lost")), REASON_MS);
     });
   }
 

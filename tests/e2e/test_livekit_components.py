@@ -71,9 +71,7 @@ class Talk:
 async def talking(server: LiveKitServer) -> AsyncGenerator[Talk]:
     """An agent in the room."""
     # Loading holds Python's lock for seconds, in which the person, who lives in this process too, could not speak.
-    parts = shared()
-    for part in (parts.recogniser, parts.model, parts.voices, parts.speech):
-        await asyncio.to_thread(part)
+    await asyncio.to_thread(shared().load)
     ears, mind, voice, detector = STT(), LLM(), TTS(), VAD()
     room = rtc.Room()
     await room.connect(server.url, agent_token(ROOM))

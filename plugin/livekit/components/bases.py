@@ -1,16 +1,15 @@
 """The only file of the components that touches names livekit-agents keeps private.
 
 Streams of LiveKit's classes are filled and read through channels whose names begin with an underscore; every plugin
-uses them, and none is documented.  The release is checked when this module is imported; what is relied on is observed
-by ``tests/contract/test_livekit_components.py`` (livekit-agents 1.8.9).
+uses them, and none is documented.  The release is checked when the package is imported, see :mod:`..compat`; what is
+relied on is observed by ``tests/contract/test_livekit_components.py`` (livekit-agents 1.8.9).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from importlib import metadata
 from typing import Any, Literal
 
 from ....engines.base import MissingExtra, VenusError
@@ -27,23 +26,6 @@ _RELEASE = "1.8."
 
 Events = Literal["metrics_collected", "error"]
 """What our components emit, for the type arguments of their base classes."""
-
-
-class UnsupportedAgents(VenusError):
-    """The installed livekit-agents differs from the one these components were written for."""
-
-
-def check_version(version: Callable[[str], str] = metadata.version) -> None:
-    """Raise :class:`UnsupportedAgents` unless the installed release is of the observed series."""
-    found = version(_PACKAGE)
-    if not found.startswith(_RELEASE):
-        raise UnsupportedAgents(
-            f"{_PACKAGE} {found} is installed, the components were written for {_RELEASE}x: "
-            f"pip install '{_PACKAGE}=={_RELEASE}*'"
-        )
-
-
-check_version()
 
 
 @contextmanager

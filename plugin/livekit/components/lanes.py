@@ -8,10 +8,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from ....engines.base import VenusError
+
 T = TypeVar("T")
 
 CLOSING_S: Final = 30.0
 """How long a component that is closed waits for native calls that cannot be broken off."""
+
+
+class Closed(VenusError):
+    """The component was closed while it was in use."""
 
 
 class Lane:
@@ -43,13 +49,15 @@ class Lane:
     def leave(self) -> None:
         """Take no more work; the thread ends with what it is doing, which is not waited for."""
         self._left = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False)
 
     async def run(self, work: Callable[[], T], deadline_s: float) -> T:
-        """Do ``work`` on the thread.  Raises what it raises, or ``TimeoutError`` after ``deadline_s``.
+        """Do ``work`` on the thread.  Raises what it raises, ``TimeoutError`` after ``deadline_s``, or :class:`Closed`.
 
         An awaiter that gives up, or is cancelled, leaves the lane for good.
         """
+        if self._left:
+            raise Closed("the component was closed while it was in use")
         self._newest = future = self._pool.submit(work)
         try:
             async with asyncio.timeout(deadline_s):

@@ -15,7 +15,7 @@ from ....engines.cascade.settings import CascadeSettings
 from . import parts as engine_parts
 from .bases import Events, ReplyStream, api_errors
 from .lanes import Lane, Lanes
-from .parts import LOADING_S, Parts, Usage, need
+from .parts import LOADING_S, Parts, PromptTooLong, Usage, need
 
 try:
     from livekit.agents import DEFAULT_API_CONNECT_OPTIONS, NOT_GIVEN, APIConnectOptions, NotGivenOr, llm, utils
@@ -52,7 +52,8 @@ class LLM(llm.LLM[Events]):
 
     @property
     def model(self) -> str:
-        return self.parts.model().name if self.parts.model.ready else "qwen2.5-coder-1.5b-instruct-q4_k_m"
+        """Of the two sizes the one that was loaded; only the family before that."""
+        return self.parts.model().name if self.parts.model.ready else "qwen2.5-coder"
 
     @property
     def provider(self) -> str:
@@ -118,14 +119,22 @@ class _Stream(ReplyStream):
         settings = parts.settings()
         model = parts.model()
         most = min(self._owner.max_tokens or settings.max_tokens, model.context_tokens // 2)
-        messages = _messages(self.chat_ctx, settings, model.context_tokens - most - _TEMPLATE_TOKENS)
+        room = model.context_tokens - most - _TEMPLATE_TOKENS
 
         def on_text(piece: str) -> bool:
             if not lane.left:
                 say(piece)
             return lane.left
 
-        return model.answer(messages, on_text, max_tokens=most, cancelled=lambda: lane.left)
+        def answer(room: int) -> Usage | None:
+            messages = _messages(self.chat_ctx, settings, room)
+            return model.answer(messages, on_text, max_tokens=most, cancelled=lambda: lane.left)
+
+        try:
+            return answer(room)
+        except PromptTooLong:
+            # What is fitted is an estimate; rare scripts and symbols take more tokens than it thinks.
+            return answer(room // 2)
 
 
 def _messages(context: llm.ChatContext, settings: CascadeSettings, room: int) -> Sequence[Message]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from ....engines.base import MissingExtra, VenusError
+from ....engines.base import EngineError, MissingExtra, VenusError
 from ....engines.cascade.parts import Message, Recogniser
 from ....engines.cascade.settings import CascadeSettings
 
@@ -40,6 +40,10 @@ class Usage:
     completion: int
 
 
+class PromptTooLong(EngineError):
+    """The prompt has more tokens than the context."""
+
+
 class AnswerModel(Protocol):
     """A language model for any number of conversations; one generation at a time runs, others wait."""
 
@@ -62,7 +66,7 @@ class AnswerModel(Protocol):
         """Write the assistant's next message; ``on_text`` gets each piece and ends it by returning true.
 
         Blocks.  ``cancelled`` is asked before it begins.  Gives the usage, or ``None`` of what was broken off.
-        Raises :class:`~....engines.base.EngineError`.
+        Raises :class:`PromptTooLong` and other :class:`~....engines.base.EngineError`.
         """
         ...
 
@@ -104,6 +108,17 @@ class Parts:
     model: Lazy[AnswerModel]
     voices: Lazy[VoiceBook]
     speech: Lazy[SileroModel]
+
+    def load(self) -> None:
+        """Load all of it; blocks for some seconds.  For a process that wants to be ready before its first call.
+
+        Raises :class:`~....engines.base.VenusError`.
+        """
+        with ThreadPoolExecutor(4, "venus-load") as pool:
+            # llama.cpp holds Python's lock while it loads; before that those begin whose libraries let go of it.
+            loading = [pool.submit(part) for part in (self.recogniser, self.voices, self.speech, self.model)]
+        for one in loading:
+            one.result()
 
     def unload(self) -> None:
         """Free what is loaded; blocks until a generation in progress has ended.  What is needed again loads again."""

@@ -8,21 +8,22 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-import psutil
-
 from ....engines.base import EngineError
 from ....engines.cascade.chatml import chatml
-from ....engines.cascade.llm import LlamaOptions, LlamaReplyModel, choose_model
+from ....engines.cascade.llm import LlamaOptions, LlamaReplyModel
 from ....engines.cascade.loading import threads_for
+from ....engines.cascade.model_size import choose_model
 from ....engines.cascade.parts import Message
 from ....engines.cascade.settings import CascadeSettings
+from ....engines.machine import available_memory
 from ....engines.store import Store
-from .parts import Usage
-
-_GGUF: Final = {name: f"qwen2.5-coder-{name}-instruct-q4_k_m.gguf" for name in ("1.5b", "0.5b")}
+from .parts import PromptTooLong, Usage
 
 _MOST_OF_IT: Final = 0.8
 """A prompt that has so much of another one goes on with it: the end of a turn may have been said otherwise."""
+
+_TOO_LONG: Final = "exceeds the available context size"
+"""How llama.cpp says it."""
 
 _Chunk = Mapping[str, object]
 
@@ -101,7 +102,12 @@ class CountingReplyModel(LlamaReplyModel):
     ) -> Usage | None:
         """See :class:`~.parts.AnswerModel`."""
         prompt = chatml(messages)
-        self._complete(self._slots.choose(prompt), prompt, max_tokens, on_text, cancelled)
+        try:
+            self._complete(self._slots.choose(prompt), prompt, max_tokens, on_text, cancelled)
+        except EngineError as error:
+            if _TOO_LONG in str(error):
+                raise PromptTooLong(str(error)) from error
+            raise
         return self._counted.usage
 
 
@@ -110,14 +116,14 @@ def load_model(settings: CascadeSettings, store: Store) -> CountingReplyModel:
 
     Raises :class:`~....engines.base.NotEnoughMemory` and, for a file that is missing or damaged, :class:`EngineError`.
     """
-    size = choose_model(psutil.virtual_memory().available, settings.model)
+    size = choose_model(available_memory(), settings.model)
     options = LlamaOptions(
         slots=settings.max_sessions,
         context_tokens=settings.context_tokens,
         threads=threads_for(settings),
         temperature=settings.temperature,
     )
-    return CountingReplyModel(store.path(_GGUF[size.name]), options)
+    return CountingReplyModel(store.path(size.file), options)
 
 
 def _usage(told: Mapping[str, object]) -> Usage:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from realtime_venus.plugin.livekit.components.lanes import Lanes
+from realtime_venus.plugin.livekit.components.lanes import Closed, Lanes
 
 from ....kit.cascade import DEADLINE_S, Gate
 
@@ -65,6 +65,14 @@ async def test_a_cancelled_awaiter_is_let_go_at_once_and_the_work_is_told() -> N
     gate.open()
     await lanes.aclose()
     assert told == [True]
+
+
+async def test_a_lane_that_was_left_takes_no_work() -> None:
+    lanes = Lanes("venus-try")
+    with lanes.open() as lane:
+        await lanes.aclose()
+        with pytest.raises(Closed, match="closed while it was in use"):
+            await lane.run(own_threads, DEADLINE_S)
 
 
 async def test_closing_waits_for_the_threads() -> None:

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 from livekit import rtc
 from livekit.agents import APIError, function_tool, llm, metrics
 from realtime_venus.engines.base import EngineError
+from realtime_venus.engines.cascade.parts import Message
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.plugin.livekit.components import LLM
-from realtime_venus.plugin.livekit.components.parts import shared
+from realtime_venus.plugin.livekit.components.parts import PromptTooLong, Usage, shared
 
 from ....kit.cascade import Gate
 from .fakes import Writes, parts_of, told
@@ -160,6 +162,36 @@ async def test_a_talk_longer_than_the_context_keeps_its_instructions_and_its_end
     assert rest[-1].content == said[-1]
     assert len(rest) < 20
     await component.aclose()
+
+
+async def test_a_context_that_was_estimated_too_short_is_cut_once_more() -> None:
+    class Strict(Writes):
+        def answer(self, messages: Sequence[Message], *args: Any, **kwargs: Any) -> Usage | None:
+            if len("".join(message.content for message in messages)) > 2000:
+                self.refused.append(len(messages))
+                raise PromptTooLong("request exceeds the available context size")
+            return super().answer(messages, *args, **kwargs)
+
+        refused: ClassVar[list[int]] = []
+
+    model = Strict("Hi.")
+    component = LLM(parts=parts_of(model=model))
+    said = [f"This is sentence number {number} of a very long talk about nothing." for number in range(51)]
+    assert (await component.chat(chat_ctx=context(*said)).collect()).text == "Hi."
+    assert len(model.refused) == 1
+    assert model.asked[0][-1].content == said[-1]
+    await component.aclose()
+
+
+async def test_a_component_that_is_closed_ends_what_is_under_way() -> None:
+    gate = Gate()
+    component = LLM(parts=parts_of(model=Writes("One", "two", "three", gate=gate, gate_at=1)))
+    answering = asyncio.create_task(component.chat(chat_ctx=context("Count.")).collect())
+    await asyncio.to_thread(gate.reached)
+    closing = asyncio.create_task(component.aclose())
+    asyncio.get_running_loop().call_soon(gate.open)  # after the closing has begun
+    await closing
+    assert (await answering).text == "One"
 
 
 @pytest.mark.models

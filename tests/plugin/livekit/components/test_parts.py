@@ -89,6 +89,14 @@ def test_prewarming_tells_why_it_failed(caplog: pytest.LogCaptureFixture) -> Non
     assert "venus models pull" in vars(record)["reason"]
 
 
+def test_all_of_it_can_be_loaded_beforehand() -> None:
+    made = parts_of()
+    made.load()
+    assert all(part.ready for part in (made.recogniser, made.model, made.voices, made.speech))
+    with pytest.raises(EngineError, match="venus models pull"):
+        parts_of(voices=EngineError("run: venus models pull")).load()
+
+
 def test_what_is_unloaded_is_closed_and_loads_anew() -> None:
     model = Writes("Hello.")
     made = parts_of(model=model)

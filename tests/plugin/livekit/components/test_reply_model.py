@@ -51,5 +51,5 @@ def test_the_model_tells_what_it_used_and_stops_when_told() -> None:
     assert again.cached > 10
     assert model.answer(asked, lambda _: True, max_tokens=12, cancelled=lambda: False) is None
     assert model.answer(asked, lambda _: False, max_tokens=12, cancelled=lambda: True) is None
-    with pytest.raises(EngineError, match="refused"):
+    with pytest.raises(parts.PromptTooLong, match="2048"):
         model.answer([Message("user", "word " * 4000)], lambda _: False, max_tokens=4, cancelled=lambda: False)

@@ -59,6 +59,12 @@ async def test_an_utterance_becomes_one_final_transcript() -> None:
     await component.aclose()
 
 
+async def test_nothing_is_heard_in_nothing() -> None:
+    component = STT(parts=parts_of(recogniser=Hears("")))
+    assert (await component.recognize([])).alternatives[0].text == ""
+    await component.aclose()
+
+
 async def test_it_says_what_it_can_do() -> None:
     capabilities = STT(parts=parts_of()).capabilities
     assert not capabilities.streaming

@@ -16,12 +16,15 @@ from rich.console import Console
 
 from ..engines import catalog
 from ..engines.base import Engine, SessionOptions, VenusError
+from ..engines.cascade.model_size import needed_files
 from ..engines.cascade.settings import CascadeSettings
 from ..engines.commands import shown_progress
+from ..engines.machine import available_memory
 from ..engines.store import ModelsSettings, Store
 from ..engines.store import fetching as store_fetching
 from ..engines.store.errors import PullCancelled
 from ..plugin.rooms.base import MediaRoom
+from ..plugin.rooms.livekit.options import LiveKitOptions
 from ..plugin.session import Session, SessionSettings
 from .demo import serve
 from .host import EngineHost, Progress
@@ -113,6 +116,7 @@ async def _demo(sections: Sections, room: RoomSettings, engine: str, *, open_bro
         lambda line: typer.echo(line),
         cache_dir=models.cache_dir,
         recording=session.record,
+        livekit=sections.section(LiveKitOptions),
         ready=_open if open_browser else lambda address: None,
     )
 
@@ -144,7 +148,9 @@ class _Preparation:
 
     def _pull(self, report: Callable[[Progress], None]) -> None:
         with shown_progress(Console(stderr=True)) as progress:
-            Store(self._models).pull(progress=_Both(progress, report, self._cancelled))
+            store = Store(self._models)
+            names = needed_files(store, available_memory(), self._settings.model)
+            store.pull(names, progress=_Both(progress, report, self._cancelled))
 
 
 class _Both:

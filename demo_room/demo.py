@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.base import VenusError
+from ..plugin.rooms.livekit.options import LiveKitOptions
 from . import tls
 from .conversations import Conversations
 from .host import EngineHost, HostState
@@ -28,6 +29,7 @@ async def serve(
     *,
     cache_dir: Path,
     recording: bool = False,
+    livekit: LiveKitOptions | None = None,
     ready: Say = lambda address: None,
 ) -> None:
     """Serve until ``stop`` is set.  ``say`` gets lines for the terminal, ``ready`` the address once it can answer.
@@ -35,7 +37,7 @@ async def serve(
     Raises ``PortInUse`` and ``MissingExtra`` before anything is loaded, and ``VenusError`` when the engine cannot be.
     """
     key = None if settings.key is None else settings.key.get_secret_value()
-    conversations = Conversations(host, transport(settings), settings.max_sessions)
+    conversations = Conversations(host, transport(settings, livekit), settings.max_sessions)
     door = Door(key, asyncio.get_running_loop().time)
     server = RoomServer(settings, host, conversations, door, recording)
     try:
@@ -58,13 +60,13 @@ async def serve(
         await host.close()
 
 
-def transport(settings: RoomSettings) -> Transport:
-    """The way that the settings ask for.  Raises ``MissingExtra``."""
+def transport(settings: RoomSettings, livekit: LiveKitOptions | None = None) -> Transport:
+    """The way that the settings ask for; ``livekit`` are the options of LiveKit rooms.  Raises ``MissingExtra``."""
     if settings.livekit is None:
         return WebRtcTransport(settings.webrtc())
     from .livekit import LiveKitTransport  # its packages come with an extra
 
-    return LiveKitTransport(settings.livekit, settings.grace_s)
+    return LiveKitTransport(settings.livekit, settings.grace_s, livekit)
 
 
 def _context(settings: RoomSettings, cache_dir: Path, say: Say) -> ssl.SSLContext | None:

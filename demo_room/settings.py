@@ -46,12 +46,14 @@ class LiveKitAccess(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _together(cls, given: Any) -> Any:
-        if isinstance(given, Mapping):
-            missing = {"url", "key", "secret"} - set(cast(Mapping[str, Any], given))
-            if missing:
-                names = " and ".join(f"VENUS_ROOM__LIVEKIT__{name.upper()}" for name in sorted(missing))
-                raise ValueError(f"a LiveKit server needs url, key and secret: set {names} too")
-        return given
+        if not isinstance(given, Mapping):
+            return given
+        values = cast(Mapping[str, Any], given)
+        missing = {"url", "key", "secret"} - set(values)
+        if missing:
+            names = " and ".join(f"VENUS_ROOM__LIVEKIT__{name.upper()}" for name in sorted(missing))
+            raise ValueError(f"a LiveKit server needs url, key and secret: set {names} too")
+        return values
 
     @field_validator("url")
     @classmethod

@@ -14,7 +14,7 @@ from livekit import api, rtc
 from realtime_venus.demo_room.demo import transport
 from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.engines.base import Language, SessionOptions
-from realtime_venus.plugin.rooms.livekit import LiveKitRoom
+from realtime_venus.plugin.rooms.livekit import LiveKitRoom, sdk
 
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
 from ..kit.native_sockets import native_sockets_closed
@@ -57,7 +57,11 @@ async def test_a_page_gets_what_it_needs_and_talks_to_her(start: Start, livekit_
         assert answer["livekit"]["url"] == livekit_server.url
         assert server.host.options == [], "nobody is there yet to talk to"
         visitor, told = rtc.Room(), list[dict[str, Any]]()
-        visitor.on("data_received", lambda packet: told.append(json.loads(packet.data)))
+
+        def keep(packet: rtc.DataPacket) -> None:
+            told.append(json.loads(packet.data))
+
+        sdk.on(visitor, "data_received", keep)
         await visitor.connect(livekit_server.url, answer["livekit"]["token"])
         try:
             agent = answer["livekit"]["agent"]

@@ -13,6 +13,7 @@ from realtime_venus.demo_room.host import HostState
 from realtime_venus.demo_room.server import MAX_BODY, PortInUse, address
 from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.engines.base import Language, SessionOptions, VenusError
+from realtime_venus.plugin.rooms.webrtc import WebRtcRoom
 
 from ..plugin.rooms.webrtc.page import Page, ToneMicrophone, page, until
 from ..plugin.rooms.webrtc.test_room import only_pcmu
@@ -155,9 +156,11 @@ async def test_after_a_break_the_same_session_goes_on(start: Start) -> None:
         async with page(ToneMicrophone()) as browser:
             await offered(server, browser, token)
             await until(lambda: len(browser.heard) > 5, "sound")
-        room = server.conversations.find(token)
-        assert room is not None
-        await until(lambda: not room.room.connected, "the loss")
+        conversation = server.conversations.find(token)
+        assert conversation is not None
+        room = conversation.room
+        assert isinstance(room, WebRtcRoom)
+        await until(lambda: not room.connected, "the loss")
         status, _ = await offered(server, again, token)
         assert status == 200
         assert len(server.host.rooms) == 1

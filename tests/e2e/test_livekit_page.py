@@ -20,7 +20,8 @@ from realtime_venus.demo_room.host import EngineHost, Progress
 from realtime_venus.demo_room.server import RoomServer, listening
 from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.demo_room.tokens import Door
-from realtime_venus.engines.base import Engine, MediaUnit, SessionOptions
+from realtime_venus.engines.base import Engine, Language, MediaUnit, SessionOptions
+from realtime_venus.engines.cascade.asr import WhisperRecogniser
 from realtime_venus.plugin.rooms.base import Acknowledge, Configure, Interrupt, MediaRoom, TypeText
 from realtime_venus.plugin.session import Session, SessionSettings
 from realtime_venus.plugin.timeline import events as ev
@@ -29,13 +30,15 @@ from ..demo_room.conftest import Running, Start
 from ..demo_room.scripted import WORDS, ScriptedHost
 from ..kit.browser import Tab, launched, tab
 from ..kit.fake_engine import FakeEngine, FakeSession
+from ..kit.kits import sample
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
 from ..kit.native_sockets import native_sockets_closed
 from ..plugin.rooms.webrtc.page import until
 from .listening import Recording, prepare, record, stretches
-from .test_talk import question
+from .test_talk import answered, demo, heard_words, question, recogniser
+from .test_talk import talking as calling
 
-__all__ = ["native_sockets_closed"]
+__all__ = ["native_sockets_closed", "recogniser"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("native_sockets_closed")]
 
@@ -403,8 +406,6 @@ async def test_what_the_device_plays_is_what_counts_as_heard(livekit_server: Liv
         await expect(page.locator(".said.agent p").first).to_have_text("one two three four five six seven eight")
         await expect(page.locator(".said.agent span[data-state=coming]")).to_have_count(0)
         recording = await Recording.of(page)
-        if picture := os.environ.get("SCREENSHOT"):
-            await page.screenshot(path=picture, full_page=True)
     heard = talk.heard()
     assert len(heard) > 5, "it was told in steps"
     assert told(heard) > 0.5
@@ -429,3 +430,25 @@ async def test_the_stop_button_silences_her(livekit_server: LiveKitServer, tmp_p
     # What counts as heard is what was heard, but for what was on its way when the button was pressed.
     assert ended.heard_samples / 24_000 == pytest.approx(said, abs=1.0)
     assert told(talk.heard()) > 0.5
+
+
+# -- the whole product ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.models
+async def test_a_question_is_answered_aloud(
+    livekit_server: LiveKitServer, recogniser: WhisperRecogniser, tmp_path: Path
+) -> None:
+    sample_id = "en_turn_taking_01"
+    given = ("--livekit-url", livekit_server.url, "--livekit-key", KEY, "--livekit-secret", SECRET)
+    with demo(*given) as address:
+        async with calling(address, question(sample_id, tmp_path)) as page:
+            await answered(page)
+            if picture := os.environ.get("SCREENSHOT"):
+                await page.screenshot(path=picture, full_page=True)
+            recording = await Recording.of(page)
+            await expect(page.locator(".said.user p").first).to_contain_text("animal")
+            await expect(page.locator("#latency-edge")).to_contain_text(" s")
+            await expect(page.locator("#latency-listener")).to_contain_text(" s")
+    words = heard_words(recogniser, recording.venus, Language.EN)
+    assert any(keyword.lower() in words for keyword in sample(sample_id)["expected_keywords"]), words

@@ -9,8 +9,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +34,12 @@ LEAD_S = 2.0
 """Silence in front of the question, while the call is being made."""
 
 
-@pytest.fixture(scope="session")
-def demo_server() -> Iterator[str]:
+@contextmanager
+def demo(*options: str) -> Generator[str]:
     """Address of ``venus demo``, which is stopped at the end and must then go in order."""
     environment = os.environ | {"VENUS_ROOM__PORT": "0", "PYTHONUNBUFFERED": "1"}
     environment.pop("SCREENSHOT", None)
-    command = [VENUS, "demo", "--no-open"]
+    command = [VENUS, "demo", "--no-open", *options]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield _address(process)
@@ -51,6 +51,13 @@ def demo_server() -> Iterator[str]:
                 process.kill()
                 raise
         assert code == 0
+
+
+@pytest.fixture(scope="session")
+def demo_server() -> Iterator[str]:
+    """One for all tests here."""
+    with demo() as address:
+        yield address
 
 
 def _address(process: subprocess.Popen[str]) -> str:

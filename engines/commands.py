@@ -15,8 +15,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from .cascade.model_size import needed_files
 from .cascade.settings import CascadeSettings
 from .doctor import EngineVerdict, Report, diagnose, gather
+from .machine import available_memory
 from .store import ModelsSettings, Store
 from .store import fetching as store_fetching
 from .store.errors import mega
@@ -58,6 +60,8 @@ def pull(
     """Fetch what is missing, check it, and make it ready; run it again after a break to go on."""
     store = _store(context)
     wanted = list(names or ())
+    if not wanted:
+        wanted = [*needed_files(store, available_memory(), _section(context, CascadeSettings).model)]
     if optional:
         wanted = [entry.name for entry in (*store.manifest.fetched, *store.manifest.derived)]
     with shown_progress(Console(stderr=True)) as progress:

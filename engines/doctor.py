@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import sys
@@ -11,21 +10,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-import psutil
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from .cascade.model_size import LARGE, SMALL
+from .machine import available_memory, total_memory, usable_cores
 from .store.disk import free_bytes
 from .store.errors import mega
 from .store.store import State, Store
 
 DISTRIBUTION = "realtime-venus"
-LARGE_MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
-SMALL_MODEL = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
-_MIB = 1024 * 1024
-LARGE_BYTES = (1950 + 900) * _MIB
-"""Free memory that the cascade asks for with the 1.5B model; the same as in ``cascade.llm``, which needs an extra."""
-SMALL_BYTES = (700 + 900) * _MIB
-"""The same with the 0.5B model."""
 CORES = 2
 """Cores that the cascade's latencies were measured on."""
 
@@ -89,7 +82,6 @@ class Facts(_Frozen):
 
 def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto") -> Facts:
     """Look at this machine.  ``model`` is the language model that the settings ask for."""
-    memory = psutil.virtual_memory()
     cache_dir = store.settings.cache_dir
     return Facts(
         python=sys.version_info[:3],
@@ -107,11 +99,11 @@ def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto") -> Fac
             for one in store.status()
         ),
         cache_dir=cache_dir,
-        memory_total=memory.total,
-        memory_available=memory.available,
+        memory_total=total_memory(),
+        memory_available=available_memory(),
         disk_free=free_bytes(cache_dir),
         model=model,
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
     )
 
 
@@ -218,22 +210,22 @@ def _machine(facts: Facts) -> Iterable[Check]:
     else:
         yield Check(kind="machine", subject="Python", grade="problem", detail=version, remedy="use Python 3.11 or 3.12")
     memory = f"{mega(facts.memory_available)} of {mega(facts.memory_total)} free"
-    if facts.memory_available >= LARGE_BYTES:
+    if facts.memory_available >= LARGE.needed_bytes:
         yield Check(kind="machine", subject="memory", grade="ok", detail=memory)
-    elif facts.memory_available >= SMALL_BYTES:
+    elif facts.memory_available >= SMALL.needed_bytes:
         yield Check(
             kind="machine",
             subject="memory",
             grade="warning",
-            detail=f"{memory}, {mega(LARGE_BYTES)} needed for the 1.5B model: the 0.5B one is used",
-            remedy=f"close other programs; or venus models pull {SMALL_MODEL}",
+            detail=f"{memory}, {mega(LARGE.needed_bytes)} needed for the 1.5B model: the 0.5B one is used",
+            remedy=f"close other programs; or venus models pull {SMALL.file}",
         )
     else:
         yield Check(
             kind="machine",
             subject="memory",
             grade="problem",
-            detail=f"{memory}, at least {mega(SMALL_BYTES)} needed",
+            detail=f"{memory}, at least {mega(SMALL.needed_bytes)} needed",
             remedy="close other programs",
         )
     to_come = sum(model.size or 0 for model in facts.models if model.state == "missing" and not model.optional)
@@ -352,7 +344,10 @@ def _piece(facts: Facts, name: str, what: str, packages: tuple[str, ...], models
 
 def _answers(facts: Facts) -> Piece:
     """The larger language model, or the smaller one when memory is short, as the engine chooses."""
-    large, small = ("Qwen2.5-Coder 1.5B", LARGE_MODEL, LARGE_BYTES), ("Qwen2.5-Coder 0.5B", SMALL_MODEL, SMALL_BYTES)
+    large, small = (
+        ("Qwen2.5-Coder 1.5B", LARGE.file, LARGE.needed_bytes),
+        ("Qwen2.5-Coder 0.5B", SMALL.file, SMALL.needed_bytes),
+    )
     choices = {"auto": (large, small), "1.5b": (large,), "0.5b": (small,)}[facts.model]
     short: list[str] = []
     for what, file, memory in choices:

@@ -7,7 +7,6 @@ from the callback that llama.cpp asks for every token.
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import threading
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from ..base import EngineError, MissingExtra, NotEnoughMemory
+from ..base import EngineError, MissingExtra
 from .chatml import chatml
 from .parts import Message
 
@@ -30,46 +29,7 @@ try:
 except ImportError as error:
     raise MissingExtra(__name__, "local") from error
 
-_log = logging.getLogger(__name__)
-
-MIB = 1024 * 1024
 GGUF = b"GGUF"
-OTHER_MODELS_MIB = 900
-"""Resident memory of the rest of the cascade: recogniser, voices, turn detector, runtime (0.6-0.8 GB measured)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSize:
-    """A language model of the store; ``resident_mib`` with its context, measured."""
-
-    name: str
-    resident_mib: int
-
-
-LARGE = ModelSize("1.5b", 1950)
-SMALL = ModelSize("0.5b", 700)
-
-
-def choose_model(available_bytes: int, wanted: str = "auto") -> ModelSize:
-    """The model that fits ``available_bytes`` of free memory beside the other models.
-
-    ``auto`` takes the 1.5B, or with a warning the 0.5B, which is weak in Chinese.  Raises :class:`NotEnoughMemory` when
-    not even that (or the one asked for) fits, ``ValueError`` for an unknown name.
-    """
-    by_name = {LARGE.name: (LARGE,), SMALL.name: (SMALL,), "auto": (LARGE, SMALL)}
-    if wanted not in by_name:
-        raise ValueError(f"unknown language model {wanted!r}: known are {', '.join(by_name)}")
-    free_mib = available_bytes // MIB
-    for size in by_name[wanted]:
-        if free_mib >= size.resident_mib + OTHER_MODELS_MIB:
-            if wanted == "auto" and size is SMALL:
-                _log.warning("memory is short: taking the small language model, which is weak in Chinese")
-            return size
-    least = by_name[wanted][-1].resident_mib + OTHER_MODELS_MIB
-    raise NotEnoughMemory(
-        f"the local models need {least} MiB of free memory and {free_mib} MiB are free: "
-        "close other programs or use a machine with more memory"
-    )
 
 
 class _Cores(Protocol):

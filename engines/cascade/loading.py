@@ -9,16 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
-
 from ..base import EngineError, Language
+from ..machine import available_memory, usable_cores
 from ..silero import SileroModel
 from ..store.store import Store
 from .asr import WhisperRecogniser
 from .clauses import warm_up
 from .engine import Parts
 from .facts import clean_facts, local_clock
-from .llm import LlamaOptions, LlamaReplyModel, choose_model
+from .llm import LlamaOptions, LlamaReplyModel
+from .model_size import choose_model
 from .prompt import Brief, opening
 from .router import Embedder, Head
 from .settings import CascadeSettings
@@ -30,16 +30,12 @@ from .workers import SLOTS_PER_SESSION, slot_of
 
 _log = logging.getLogger(__name__)
 
-_GGUF = {
-    "1.5b": "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-    "0.5b": "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-}
 _STYLES = "kokoro-voices/"
 
 
 def threads_for(settings: CascadeSettings) -> int:
     """Threads of the language model and of Kokoro: more than two brought nothing on the machines measured."""
-    return settings.threads or min(2, psutil.cpu_count(logical=True) or 1)
+    return settings.threads or min(2, usable_cores())
 
 
 def load(settings: CascadeSettings, store: Store) -> Parts:
@@ -49,8 +45,8 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
     Raises :class:`~..base.NotEnoughMemory` before anything is loaded, and :class:`~..base.EngineError` for files that
     are missing or damaged.
     """
-    size = choose_model(psutil.virtual_memory().available, settings.model)
-    gguf = store.path(_GGUF[size.name])
+    size = choose_model(available_memory(), settings.model)
+    gguf = store.path(size.file)
     whisper = store.path("whisper-base/model.bin").parent
     smart_turn = store.path("smart-turn-v3.2-cpu.onnx")
     threads = threads_for(settings)

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from realtime_venus.engines import doctor
-from realtime_venus.engines.cascade import llm
+from realtime_venus.engines.cascade.model_size import LARGE, SMALL
 from realtime_venus.engines.doctor import Check, EngineVerdict, Facts, ModelFact, PackageFact, Report, diagnose, gather
 from realtime_venus.engines.store import ModelsSettings, Store
 
@@ -16,7 +15,7 @@ LOCAL = ("ctranslate2", "faster-whisper", "hibari-tts", "jieba", "misaki", "nano
 MODELS = (
     "whisper-base/model.bin",
     "whisper-base/config.json",
-    doctor.LARGE_MODEL,
+    LARGE.file,
     "kokoro-text.onnx",
     "kokoro-vocoder.onnx",
     "kokoro-vocab.json",
@@ -45,7 +44,7 @@ def machine(**changes: object) -> Facts:
         "python": (3, 12, 4),
         "platform": "Linux x86_64",
         "packages": [*(package(name, "") for name in CORE), *(package(name, "local") for name in LOCAL)],
-        "models": [*map(model, MODELS), model(doctor.SMALL_MODEL, optional=True, state="missing")],
+        "models": [*map(model, MODELS), model(SMALL.file, optional=True, state="missing")],
         "cache_dir": Path("/cache"),
         "memory_total": 8 * 10**9,
         "memory_available": 6 * 10**9,
@@ -117,7 +116,7 @@ def test_a_python_that_is_not_supported_is_a_problem() -> None:
 
 def test_short_memory_means_the_smaller_model() -> None:
     short = {"memory_available": 2 * 10**9}
-    small = [*machine().models[:-1], model(doctor.SMALL_MODEL, optional=True)]
+    small = [*machine().models[:-1], model(SMALL.file, optional=True)]
     report = diagnose(machine(models=small, **short))
     assert in_use(report)["answers"] == "Qwen2.5-Coder 0.5B"
     assert "Qwen2.5-Coder 1.5B needs 2,988 MB of memory, 2,000 MB are free" in cascade(report).reasons[0]
@@ -125,7 +124,7 @@ def test_short_memory_means_the_smaller_model() -> None:
     absent = diagnose(machine(**short))
     assert not absent.can_run
     assert "Qwen2.5-Coder 1.5B needs" in cascade(absent).reasons[0]
-    assert f"venus models pull {doctor.SMALL_MODEL}" in cascade(absent).reasons[0]
+    assert f"venus models pull {SMALL.file}" in cascade(absent).reasons[0]
 
 
 def test_too_little_memory_for_any_model() -> None:
@@ -135,19 +134,14 @@ def test_too_little_memory_for_any_model() -> None:
 
 
 def test_the_larger_model_is_wanted_where_memory_suffices() -> None:
-    models = [model(name) for name in MODELS if name != doctor.LARGE_MODEL]
-    facts = machine(models=[*models, model(doctor.LARGE_MODEL, state="missing"), model(doctor.SMALL_MODEL)])
-    assert cascade(diagnose(facts)).reasons == (f"answers: {doctor.LARGE_MODEL} is not there (venus models pull)",)
+    models = [model(name) for name in MODELS if name != LARGE.file]
+    facts = machine(models=[*models, model(LARGE.file, state="missing"), model(SMALL.file)])
+    assert cascade(diagnose(facts)).reasons == (f"answers: {LARGE.file} is not there (venus models pull)",)
     chosen = diagnose(facts.model_copy(update={"model": "0.5b"}))
     assert in_use(chosen)["answers"] == "Qwen2.5-Coder 0.5B"
     assert not any(piece.fallback for piece in cascade(chosen).pieces)
     short = diagnose(machine(model="1.5b", memory_available=2 * 10**9))
     assert not short.can_run
-
-
-def test_memory_is_judged_as_the_engine_judges_it() -> None:
-    for size, needed in ((llm.LARGE, doctor.LARGE_BYTES), (llm.SMALL, doctor.SMALL_BYTES)):
-        assert (size.resident_mib + llm.OTHER_MODELS_MIB) * llm.MIB == needed
 
 
 @pytest.mark.parametrize(

@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import psutil
 import pytest
-from realtime_venus.engines.base import EngineError, Language, NotEnoughMemory
+from realtime_venus.engines.base import EngineError, Language
 from realtime_venus.engines.cascade.llm import (
-    LARGE,
-    MIB,
-    OTHER_MODELS_MIB,
-    SMALL,
     LlamaOptions,
     LlamaReplyModel,
-    choose_model,
 )
 from realtime_venus.engines.cascade.parts import Message
 from realtime_venus.engines.cascade.prompt import Brief, final_message, opening
 from realtime_venus.engines.store import Store
 
 FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
-NEEDED = (LARGE.resident_mib + OTHER_MODELS_MIB) * MIB
-NEEDED_SMALL = (SMALL.resident_mib + OTHER_MODELS_MIB) * MIB
-
-
-def test_the_large_model_when_it_fits() -> None:
-    assert choose_model(NEEDED) is LARGE
-
-
-def test_the_small_one_with_a_warning_when_memory_is_short(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert choose_model(NEEDED - 1) is SMALL
-    assert "weak in Chinese" in caplog.text
-
-
-def test_a_model_asked_for_is_not_exchanged() -> None:
-    assert choose_model(NEEDED, "0.5b") is SMALL
-    with pytest.raises(NotEnoughMemory, match="MiB of free memory"):
-        choose_model(NEEDED - 1, "1.5b")
-
-
-def test_too_little_memory_is_an_error_before_loading() -> None:
-    with pytest.raises(NotEnoughMemory, match="MiB of free memory"):
-        choose_model(NEEDED_SMALL - 1)
-
-
-def test_unknown_models_are_refused() -> None:
-    with pytest.raises(ValueError, match="unknown language model '7b'"):
-        choose_model(NEEDED, "7b")
 
 
 def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 from realtime_venus.engines.base import NotEnoughMemory
-from realtime_venus.engines.cascade.llm import LARGE, MIB, OTHER_MODELS_MIB, SMALL
+from realtime_venus.engines.cascade import loading
 from realtime_venus.engines.cascade.loading import load, threads_for
+from realtime_venus.engines.cascade.model_size import LARGE, MIB, OTHER_MODELS_MIB, SMALL
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.engines.store import ModelsSettings, Store
 from realtime_venus.engines.store.errors import ModelCorrupt, ModelMissing
@@ -32,14 +33,11 @@ def empty(tmp_path: Path) -> Store:
     return Store(ModelsSettings(cache_dir=tmp_path))
 
 
-@pytest.mark.parametrize(("wanted", "cores", "threads"), [(0, 1, 1), (0, 2, 2), (0, 64, 2), (0, None, 1), (5, 2, 5)])
+@pytest.mark.parametrize(("wanted", "cores", "threads"), [(0, 1, 1), (0, 2, 2), (0, 64, 2), (5, 2, 5)])
 def test_threads_are_a_setting_or_the_cores_two_at_most(
-    monkeypatch: pytest.MonkeyPatch, wanted: int, cores: int | None, threads: int
+    monkeypatch: pytest.MonkeyPatch, wanted: int, cores: int, threads: int
 ) -> None:
-    def counted(*, logical: bool) -> int | None:
-        return cores if logical else None
-
-    monkeypatch.setattr(psutil, "cpu_count", counted)
+    monkeypatch.setattr(loading, "usable_cores", lambda: cores)
     assert threads_for(CascadeSettings(threads=wanted)) == threads
 
 

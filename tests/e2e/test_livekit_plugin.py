@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from realtime_venus.plugin.livekit.attach import Attachment
 from ..kit.fake_engine import FakeEngine, FakeSession
 from ..kit.kits import stem
 from ..kit.livekit_server import LiveKitServer
+from ..plugin.livekit.agent_io import Emitter, on, start
 
 DEADLINE_S = 45.0
 HZ = 48_000
@@ -26,10 +27,6 @@ FRAME = HZ // 50
 LOUD = 0.02
 QUESTION = "en_turn_taking_01"
 WORDS = "one two three four five six seven eight nine ten"
-
-
-class _Emitter(Protocol):
-    def on(self, event: str, callback: Callable[..., object]) -> object: ...
 
 
 @dataclass
@@ -63,7 +60,7 @@ class Person:
         self._microphone = ""
         self._speech: FloatPcm = np.zeros(0, np.float32)
         self._tasks: set[asyncio.Task[None]] = set()
-        cast(_Emitter, room).on("track_subscribed", self._subscribed)
+        cast(Emitter, room).on("track_subscribed", self._subscribed)
         room.register_text_stream_handler("lk.transcription", self._captioned)
 
     def say(self, audio: FloatPcm) -> None:
@@ -190,7 +187,7 @@ class Call:
     """An agent and a person in one room."""
 
     engine: Answering
-    session: AgentSession
+    session: AgentSession[Any]
     person: Person
     watch: Watch
     attachment: Attachment | None
@@ -210,7 +207,7 @@ async def call(server: LiveKitServer, *, seconds: float, attach: str) -> AsyncGe
     watch = Watch()
     engine = Answering(watch, seconds)
     model = venus.DuplexModel(engine=engine)
-    session: AgentSession = AgentSession(llm=model, **venus.session_options())
+    session: AgentSession[Any] = AgentSession(llm=model, **venus.session_options())
     attachment = venus.attach(session) if attach == "before" else None
     room, person = rtc.Room(), Person(rtc.Room(), watch)
     made = Call(engine, session, person, watch, attachment)
@@ -220,12 +217,12 @@ async def call(server: LiveKitServer, *, seconds: float, attach: str) -> AsyncGe
             made.items.append(event.item)
         watch.move()
 
-    cast(_Emitter, session).on("conversation_item_added", added)
-    cast(_Emitter, session).on("agent_state_changed", watch.move)
-    cast(_Emitter, session).on("error", lambda event: made.errors.append(event.error))
+    on(session, "conversation_item_added", added)
+    on(session, "agent_state_changed", watch.move)
+    on(session, "error", made.errors.append)
     try:
         await room.connect(server.url, server.token("agent", "plugin"))
-        await session.start(Agent(instructions="Be brief."), room=room, room_options=venus.room_options(), record=False)
+        await start(session, Agent(instructions="Be brief."), room=room, room_options=venus.room_options())
         if attach == "after":
             made.attachment = venus.attach(session)
         await person.room.connect(server.url, server.token("person", "plugin"))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
+import pytest
 from livekit import rtc
+from livekit.agents import Agent, AgentSession
 from livekit.agents.voice import io
 from realtime_venus.engines.base import FloatPcm, Int16Pcm
 
+from ...kit.virtual_time import run_virtual
+
+T = TypeVar("T")
 FRAME_S = 0.02
 
 
@@ -96,3 +103,68 @@ class FakeOutput(io.AudioOutput):
         self._cleared.clear()
         self.finished.set()
         self.on_playback_finished(playback_position=played_s, interrupted=cut)
+
+
+# -- an AgentSession in virtual time ----------------------------------------------------------------------------------
+
+
+class Emitter(Protocol):
+    """What is used of LiveKit's emitters."""
+
+    def on(self, event: str, callback: Callable[..., None]) -> object: ...
+
+
+def on(emitter: object, event: str, callback: Callable[[Any], None]) -> None:
+    """Have ``callback`` called with each ``event`` of one of LiveKit's emitters."""
+    cast(Emitter, emitter).on(event, callback)
+
+
+def collect(emitter: object, event: str) -> list[Any]:
+    """Every ``event`` from now on, in a list that grows."""
+    events: list[Any] = []
+    on(emitter, event, events.append)
+    return events
+
+
+class _Starting(Protocol):
+    async def start(self, agent: Agent, **options: object) -> None: ...
+
+
+async def start(session: AgentSession[Any], agent: Agent, **options: object) -> None:
+    """Start ``session``, and record nothing."""
+    await cast(_Starting, session).start(agent, record=False, **options)
+
+
+@asynccontextmanager
+async def running(
+    session: AgentSession[Any], agent: Agent, audio: FloatPcm | None = None
+) -> AsyncGenerator[FakeOutput]:
+    """``session`` with ``agent``, hearing ``audio`` (mono 16 kHz, then silence), closed afterwards."""
+    output = FakeOutput()
+    session.input.audio = FakeInput(np.zeros(0, np.float32) if audio is None else audio)
+    session.output.audio = output
+    await start(session, agent)
+    try:
+        yield output
+    finally:
+        await session.aclose()
+
+
+def run_agent(main: Coroutine[Any, Any, T]) -> T:
+    """Run ``main`` in virtual time, the wall clock included, by which LiveKit dates what is played."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def dated() -> T:
+            loop = asyncio.get_running_loop()
+            patch.setattr(time, "time", lambda: 1_800_000_000.0 + loop.time())
+            return await main
+
+        return run_virtual(dated())
+
+
+async def passed(seconds: float) -> None:
+    """Let so much time pass, which takes none in virtual time."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    loop.call_later(seconds, done.set)
+    await done.wait()

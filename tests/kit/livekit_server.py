@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import socket
 import subprocess
 from collections.abc import AsyncGenerator
@@ -36,15 +37,23 @@ def server_path() -> str:
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Ports that nobody uses now."""
+    """Ports that nobody uses now, below those that the system gives to outgoing connections, which would take them."""
     sockets = [socket.socket(socket.AF_INET, kind) for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        return [_bind(one) for one in sockets]
     finally:
         for one in sockets:
             one.close()
+
+
+def _bind(free: socket.socket) -> int:
+    while True:
+        port = random.randrange(10_000, 32_000)
+        try:
+            free.bind(("0.0.0.0", port))
+        except OSError:
+            continue
+        return port
 
 
 @dataclass

@@ -386,7 +386,8 @@ class LiveKitRoom:
     def _on_reconnected(self) -> None:
         self._stay.connection(self._now(), up=True)
         self._wire.connection(up=True)
-        self._on_people()
+        self._look_around()
+        self._tracks.ask_anew()
         log.info("connection is back", extra={"room": self.kind})
 
     def _on_disconnected(self, reason: int) -> None:

@@ -72,6 +72,11 @@ class Tracks:
         """Start nothing more."""
         self._spawn = None
 
+    def ask_anew(self) -> None:
+        """The connection is another one: what was asked for while it was being made may have been lost."""
+        self._asked.clear()
+        self.sync()
+
     def shown_anew(self, sid: str) -> None:
         """The picture was switched on: it is the newest now."""
         self._order.pop(sid, None)

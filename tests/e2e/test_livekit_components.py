@@ -72,10 +72,9 @@ async def talking(server: LiveKitServer) -> AsyncGenerator[Talk]:
     """An agent in the room."""
     # Loading holds Python's lock for seconds, in which the person, who lives in this process too, could not speak.
     await asyncio.to_thread(shared().load)
-    ears, mind, voice, detector = STT(), LLM(), TTS(), VAD()
     room = rtc.Room()
     await room.connect(server.url, agent_token(ROOM))
-    session: AgentSession[None] = AgentSession(stt=ears, llm=mind, tts=voice, vad=detector)
+    session: AgentSession[None] = AgentSession(stt=STT(), llm=LLM(), tts=TTS(), vad=VAD())
     try:
         talk = Talk(session)
         await cast(Any, session).start(Agent(instructions=INSTRUCTIONS), room=room)
@@ -83,8 +82,7 @@ async def talking(server: LiveKitServer) -> AsyncGenerator[Talk]:
     finally:
         await session.aclose()
         await room.disconnect()
-        for component in (ears, mind, voice, detector):
-            await component.aclose()
+        # A session closes none of its components, and users seldom do: their threads end without it.
 
 
 def strangers() -> list[str]:

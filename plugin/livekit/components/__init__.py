@@ -7,6 +7,7 @@ Making them costs nothing.  What they need is loaded once a process, when it is 
 from .llm import LLM
 from .stt import STT
 from .tts import TTS
+from .turns import local_turn_handling
 from .vad import VAD
 
-__all__ = ["LLM", "STT", "TTS", "VAD"]
+__all__ = ["LLM", "STT", "TTS", "VAD", "local_turn_handling"]

@@ -77,6 +77,9 @@ class _Named:
     def __init__(self, voice: Voice, name: str) -> None:
         self._voice, self.names = voice, (name,)
 
+    def prepare(self, name: str) -> None:
+        """Nothing to get ready."""
+
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None):
         return self._voice.synthesize(f"{self.names[0]}: {text}")
 

@@ -281,17 +281,21 @@ async def test_an_idle_worker_ends_by_itself(livekit_server: LiveKitServer, tmp_
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_comes_back_after_the_server_was_restarted(
+async def test_after_a_restart_of_the_server_calls_go_on_and_others_begin(
     livekit_server: LiveKitServer, tmp_path: Path
 ) -> None:
-    async with agent_process(livekit_server, tmp_path) as worker:
+    async with agent_process(livekit_server, tmp_path) as worker, guest(livekit_server, "lobby") as user:
+        agent = await user.agent()
+        await user.hears(agent)
         livekit_server.stop()
         await worker.until_status("/readyz", 503)
         assert "connection" in (await worker.slots())["trouble"]
         await livekit_server.start()
         await worker.ready()
-        async with guest(livekit_server, "lobby") as user:
-            await user.hears(await user.agent())
+        await user.hears(agent)
+        async with guest(livekit_server, "another") as other:
+            await other.hears(await other.agent())
+        assert len(worker.sessions()) == 2
 
 
 async def test_a_worker_may_start_before_the_server(livekit_server: LiveKitServer, tmp_path: Path) -> None:

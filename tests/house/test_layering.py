@@ -24,6 +24,7 @@ ADAPTERS: dict[str, str] = {
     "plugin/livekit/components/bases.py": "livekit-agents",
     "plugin/rooms/webrtc/adapter.py": "aiortc",
     "plugin/livekit/compat.py": "livekit-agents",
+    "plugin/worker/adapter.py": "livekit-agents",
 }
 """The files that may touch a private name of another project, each with the project it adapts."""
 

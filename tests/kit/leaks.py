@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -61,9 +62,13 @@ def leaked_threads(before: set[threading.Thread], grace_s: float = GRACE_S) -> l
 
 
 def leaked_sockets(before: Sockets, grace_s: float = GRACE_S) -> list[str]:
-    """The sockets opened since ``before`` and still open after ``grace_s``: native libraries close theirs later."""
+    """The sockets opened since ``before`` and still open after ``grace_s``.
+
+    Native libraries close theirs a while after they were told to, or when the object in Python is gone.
+    """
     deadline_s = time.monotonic() + grace_s
     while (left := Sockets.now().open - before.open) and time.monotonic() < deadline_s:
+        gc.collect()
         time.sleep(0.05)
     return sorted(f"{kind} {address}" for _, kind, address in left)
 

@@ -19,14 +19,12 @@ const FINAL = new Set(["shutdown", "session_ended", "session_failed", "page_gone
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-async function lineFor(transport, session, handlers) {
-  let made;
+async function lineOf(transport) {
   try {
-    made = transport === "livekit" ? (await import("./livekit.js")).LiveKitLine : (await import("./webrtc.js")).WebRtcLine;
+    return transport === "livekit" ? (await import("./livekit.js")).LiveKitLine : (await import("./webrtc.js")).WebRtcLine;
   } catch {
     throw new api.Refusal("offline", "no answer");
   }
-  return new made(session, handlers);
 }
 
 export class Call {
@@ -51,8 +49,10 @@ export class Call {
     this.#microphone = microphone;
     this.#handlers.state("connecting");
     try {
+      const line = lineOf(transport); // comes while the session begins
+      line.catch(() => {});
       this.#session = await api.begin(choice, key);
-      this.#line = await lineFor(transport, this.#session, {
+      this.#line = new (await line)(this.#session, {
         message: (message) => this.#receive(message),
         remote: (stream) => this.#handlers.remote(stream),
         outputLatency: () => this.#handlers.outputLatency(),

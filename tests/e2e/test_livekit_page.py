@@ -44,6 +44,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("native_sockets_close
 
 SHOWN_MS = 20_000
 expect.set_options(timeout=SHOWN_MS)
+LEAD_S = 6.0
+"""Silence in front of the question, while page and Venus come into the room."""
+
+LISTENER_MEASURES_S = 10.0
+"""An answer that takes longer (on a very busy machine) is not measured at the listener."""
 
 
 def access(server: LiveKitServer, **more: Any) -> dict[str, Any]:
@@ -400,7 +405,7 @@ def told(heard: Sequence[ev.Playout]) -> float:
 
 async def test_what_the_device_plays_is_what_counts_as_heard(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     talk = Talk(answer_s=4.0)
-    async with talking(talk, livekit_server, question("en_turn_taking_01", tmp_path)) as page:
+    async with talking(talk, livekit_server, question("en_turn_taking_01", tmp_path, LEAD_S)) as page:
         await until(lambda: bool(talk.all(ev.UtteranceEnded)), "the answer's end")
         await expect(page.locator(".said.user p").first).to_have_text("What is the fastest land animal?")
         await expect(page.locator(".said.agent p").first).to_have_text("one two three four five six seven eight")
@@ -417,7 +422,7 @@ async def test_what_the_device_plays_is_what_counts_as_heard(livekit_server: Liv
 
 async def test_the_stop_button_silences_her(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     talk = Talk(answer_s=20.0)
-    async with talking(talk, livekit_server, question("en_turn_taking_01", tmp_path)) as page:
+    async with talking(talk, livekit_server, question("en_turn_taking_01", tmp_path, LEAD_S)) as page:
         await expect(page.locator(".said.agent span[data-state=heard]").first).to_be_visible()
         await page.get_by_role("button", name="Stop speaking").click()
         await expect(page.locator(".said.agent small")).to_have_text("interrupted")
@@ -442,13 +447,14 @@ async def test_a_question_is_answered_aloud(
     sample_id = "en_turn_taking_01"
     given = ("--livekit-url", livekit_server.url, "--livekit-key", KEY, "--livekit-secret", SECRET)
     with demo(*given) as address:
-        async with calling(address, question(sample_id, tmp_path)) as page:
+        async with calling(address, question(sample_id, tmp_path, LEAD_S)) as page:
             await answered(page)
             if picture := os.environ.get("SCREENSHOT"):
                 await page.screenshot(path=picture, full_page=True)
             recording = await Recording.of(page)
             await expect(page.locator(".said.user p").first).to_contain_text("animal")
             await expect(page.locator("#latency-edge")).to_contain_text(" s")
-            await expect(page.locator("#latency-listener")).to_contain_text(" s")
+            if float((await page.locator("#latency-edge").inner_text()).split()[0]) < LISTENER_MEASURES_S:
+                await expect(page.locator("#latency-listener")).to_contain_text(" s")
     words = heard_words(recogniser, recording.venus, Language.EN)
     assert any(keyword.lower() in words for keyword in sample(sample_id)["expected_keywords"]), words

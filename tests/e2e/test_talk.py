@@ -97,13 +97,13 @@ async def answered(page: Page, count: int = 1) -> None:
     await expect(page.locator("#state")).to_have_text("Listening", timeout=ANSWER_MS)
 
 
-def question(sample_id: str, tmp_path: Path) -> Path:
+def question(sample_id: str, tmp_path: Path, lead_s: float = LEAD_S) -> Path:
     """The sample's question, loud enough for anybody, as a WAV for the microphone."""
-    return write(tmp_path / "microphone.wav", _led(render(sample_id).clean))
+    return write(tmp_path / "microphone.wav", _led(render(sample_id).clean, lead_s))
 
 
-def _led(sound: FloatPcm) -> FloatPcm:
-    return np.concatenate([np.zeros(int(LEAD_S * KIT_HZ), dtype=np.float32), sound * (0.5 / np.abs(sound).max())])
+def _led(sound: FloatPcm, lead_s: float = LEAD_S) -> FloatPcm:
+    return np.concatenate([np.zeros(int(lead_s * KIT_HZ), dtype=np.float32), sound * (0.5 / np.abs(sound).max())])
 
 
 def heard_words(recogniser: WhisperRecogniser, sound: FloatPcm, language: Language) -> str:

@@ -57,6 +57,8 @@ class Mixer:
     def __init__(self, clock: InputClock, wait_ms: int) -> None:
         self._clock = clock
         self._wait_s = wait_ms / 1000
+        self._wait = wait_ms * INPUT_HZ // 1000
+        self._called_s = 0.0
         self._sources: dict[str, _Source] = {}
         self._pending: dict[int, _Pending] = {}
         self.counters = MixCounters()
@@ -75,6 +77,7 @@ class Mixer:
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = _Source(speaker, now_s, _on_grid(max(free, wall)))
+        self._called(now_s)
         source.last_s = now_s
         joined = samples if source.rest.size == 0 else np.concatenate([source.rest, samples])
         whole = joined.size - joined.size % FRAME_SAMPLES
@@ -87,6 +90,13 @@ class Mixer:
         """The source has ended: nobody waits for it any more."""
         self._sources.pop(key, None)
         return self._ready(now_s)
+
+    def _called(self, now_s: float) -> None:
+        """After a stall of the whole event loop everybody's audio lies ready, and nobody is late."""
+        if now_s - self._called_s > self._wait_s:
+            for source in self._sources.values():
+                source.last_s = now_s
+        self._called_s = now_s
 
     def _place(self, key: str, source: _Source, frame: FloatPcm, wall: int, free: int, now_s: float) -> None:
         source.lagging = source.lagging + 1 if wall - source.at > _LAG else 0
@@ -105,13 +115,15 @@ class Mixer:
         blocks: list[Block] = []
         for position in sorted(self._pending):
             pending = self._pending[position]
-            missing = any(
-                key not in pending.parts and source.at <= position and now_s - source.last_s <= self._wait_s
+            absent = [
+                source
                 for key, source in self._sources.items()
-            )
-            if missing and now_s - pending.since_s < self._wait_s:
+                if key not in pending.parts and 0 <= position - source.at <= self._wait
+            ]
+            expected = any(now_s - source.last_s <= self._wait_s for source in absent)
+            if expected and now_s - pending.since_s < self._wait_s:
                 break
-            self.counters.waited_out += missing
+            self.counters.waited_out += bool(absent)
             del self._pending[position]
             blocks.append(self._mix(position, pending.parts))
         return blocks

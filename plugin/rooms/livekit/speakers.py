@@ -9,8 +9,8 @@ from ....engines.base import INPUT_HZ
 from ..input import FRAME_SAMPLES
 
 _BLOCK_MS = FRAME_SAMPLES * 1000 // INPUT_HZ
-_REMEMBERED = 120_000 // _BLOCK_MS
-"""Blocks that are remembered: two minutes."""
+_REMEMBERED = 120 * INPUT_HZ
+"""Samples that are remembered: two minutes."""
 _FLOOR_RISE = 1.01
 """By how much a microphone's noise floor may rise from block to block; it falls at once."""
 _OVER_FLOOR = 2.0
@@ -22,7 +22,7 @@ class SpeakerLog:
     """Loudness of every microphone above its own noise, block by block."""
 
     def __init__(self) -> None:
-        self._blocks: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=_REMEMBERED)
+        self._blocks: deque[tuple[int, Mapping[str, float]]] = deque()
         self._floors: dict[str, float] = {}
 
     def note(self, position: int, powers: Mapping[str, float]) -> None:
@@ -36,6 +36,8 @@ class SpeakerLog:
                 over[speaker] = excess
         if over:
             self._blocks.append((position, over))
+        while self._blocks and self._blocks[0][0] < position - _REMEMBERED:
+            self._blocks.popleft()
 
     def forget(self, speaker: str) -> None:
         """The speaker's microphone has gone; what was said stays attributed."""

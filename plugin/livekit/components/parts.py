@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ....engines.cascade.tts.voices import VoiceBook
     from ....engines.silero import SileroModel
     from ....engines.store import Store
+    from ...settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class _FromStore:
         return Store(self._all.section(ModelsSettings))
 
     @cached_property
-    def _all(self):
+    def _all(self) -> Settings:
         from ...settings import load_settings
 
         return load_settings()

@@ -22,7 +22,9 @@ class _Stream(Protocol):
 
 
 class _MakeStream(Protocol):
-    def __call__(self, in_rate: float, out_rate: float, num_channels: int, dtype: Literal["float32"]) -> _Stream: ...
+    def __call__(
+        self, in_rate: float, out_rate: float, num_channels: int, dtype: Literal["float32"], quality: Literal["MQ"]
+    ) -> _Stream: ...
 
 
 _make_stream = cast(_MakeStream, soxr.ResampleStream)
@@ -89,7 +91,7 @@ class Microphone:
     def _resample(self, samples: FloatPcm, rate: int) -> FloatPcm:
         if rate != self._rate:
             self._rate = rate
-            self._resampler = None if rate == INPUT_HZ else _make_stream(rate, INPUT_HZ, 1, "float32")
+            self._resampler = None if rate == INPUT_HZ else _make_stream(rate, INPUT_HZ, 1, "float32", "MQ")
         if self._resampler is None:
             return samples
         return self._resampler.resample_chunk(samples)

@@ -30,7 +30,18 @@ class NewestPicture:
         if self._raw is None or int(start_ms // self._unit_ms) == int(end_ms // self._unit_ms):
             return None
         raw, self._raw = self._raw, None
-        rgb = raw.convert(rtc.VideoBufferType.RGB24)
-        image = np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3)
         self.converted += 1
-        return Frame(cast(RgbImage, image), self._captured_ms)
+        return Frame(_rgb(raw), self._captured_ms)
+
+
+_CHANNELS = {rtc.VideoBufferType.RGBA: [0, 1, 2], rtc.VideoBufferType.BGRA: [2, 1, 0]}
+"""What LiveKit does not convert to RGB; frames of a room are I420, which it does."""
+
+
+def _rgb(frame: rtc.VideoFrame) -> RgbImage:
+    channels = _CHANNELS.get(frame.type)
+    if channels is not None:
+        pixels = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 4)
+        return cast(RgbImage, np.ascontiguousarray(pixels[:, :, channels]))
+    rgb = frame.convert(rtc.VideoBufferType.RGB24)
+    return cast(RgbImage, np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3))

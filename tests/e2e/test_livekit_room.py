@@ -3,93 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
-from livekit import api, rtc
-from realtime_venus.engines.base import Frame, MediaUnit, OverlapPhase, SessionOptions, Verdict
-from realtime_venus.plugin.rooms.livekit import JoinRefused, LiveKitOptions, LiveKitRoom
+from livekit import rtc
+from realtime_venus.engines.base import Frame, OverlapPhase, SessionOptions, Verdict
+from realtime_venus.plugin.rooms.livekit import LiveKitOptions, LiveKitRoom
 from realtime_venus.plugin.session import Session, SessionSettings
 
 from ..kit.fake_engine import FakeEngine, FakeSession
-from ..kit.livekit_participant import (
-    agent_token,
-    participant,
-    token_of_kind,
-    until,
-)
-from ..kit.livekit_server import KEY, LiveKitServer
+from ..kit.livekit_agent import HIGHER, ROOM, SHORT, TONE, agent
+from ..kit.livekit_participant import agent_token, participant, token_of_kind, until
+from ..kit.livekit_server import LiveKitServer
 from ..kit.native_sockets import native_sockets_closed
-from ..kit.sessions import Loud, voice
+from ..kit.sessions import Loud
 
 __all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
-
-ROOM = "talk"
-SHORT = LiveKitOptions(join_s=60, empty_s=60, reconnect_s=60)
-
-
-@dataclass
-class Agent:
-    """The agent under test."""
-
-    room: LiveKitRoom
-    engine: FakeEngine
-    session: Session
-    running: asyncio.Task[None]
-
-    @property
-    def ear(self) -> FakeSession:
-        return self.engine.session
-
-    def power(self, first_ms: int = 0) -> float:
-        """Loudest unit (mean square) that the engine was given from ``first_ms`` on."""
-        units = [unit for unit in self.ear.units if unit.start_ms >= first_ms]
-        return max((float(np.mean(unit.audio**2)) for unit in units), default=0.0)
-
-    async def hears(self, what: str, at_least: float = 1e-3) -> None:
-        first_ms = self.ear.now_ms
-        await until(lambda: self.power(first_ms) >= at_least, what)
-
-    async def left(self) -> str:
-        async with asyncio.timeout(60):
-            await asyncio.wait([self.running])
-        self.running.result()
-        return self.room.reason
-
-
-@asynccontextmanager
-async def agent(
-    server: LiveKitServer,
-    options: LiveKitOptions = SHORT,
-    *,
-    on_unit: Callable[[FakeSession, MediaUnit], None] | None = None,
-    on_overlap: Callable[[FakeSession, OverlapPhase], None] | None = None,
-    identity: str = "venus",
-    **more: Any,
-) -> AsyncGenerator[Agent]:
-    room = await LiveKitRoom.join(server.url, agent_token(ROOM, identity), options, **more)
-    engine = FakeEngine(on_unit, on_overlap)
-    session = Session(room, engine, SessionOptions(), SessionSettings(), detector=Loud())
-    running = asyncio.create_task(session.run())
-    made = Agent(room, engine, session, running)
-    try:
-        await until(lambda: engine.sessions, "the session")
-        yield made
-    finally:
-        session.stop()
-        await asyncio.wait([running])
-        running.result()
-
-
-TONE = voice((0, 1000), total_ms=1000)
-HIGHER = np.concatenate([TONE[::2], TONE[::2]])
-"""An octave above, so that the two never cancel out."""
 
 
 async def test_they_talk_and_all_of_it_is_told(livekit_server: LiveKitServer) -> None:
@@ -376,175 +307,6 @@ async def test_a_telephone_is_heard_and_playback_is_estimated(livekit_server: Li
         assert len(caller.loud_s) > 30
 
 
-@pytest.mark.parametrize(
-    "scenario", [rtc.SimulateScenarioKind.SIMULATE_SIGNAL_RECONNECT, rtc.SimulateScenarioKind.SIMULATE_FULL_RECONNECT]
-)
-async def test_a_reconnection_is_survived(
-    livekit_server: LiveKitServer, scenario: rtc.SimulateScenarioKind.ValueType
-) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
-        microphone = await alice.microphone()
-        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
-        back = asyncio.Event()
-        venus.room.rtc_room.on("reconnected", back.set)  # pyright: ignore[reportUnknownMemberType]
-        await venus.room.rtc_room.simulate_scenario(scenario)
-        async with asyncio.timeout(30):
-            await back.wait()
-        await until(lambda: venus.room.mixed_microphones == 1, "alice's microphone")
-
-        async def talk() -> None:
-            while True:
-                await microphone.say(TONE)
-
-        talking = alice.spawn(talk())
-        await venus.hears("alice again")
-        talking.cancel()
-        before = len(alice.loud_s)
-        venus.ear.speak("u1", 1.0)
-        await alice.until(lambda: len(alice.loud_s) - before > 50, "the agent again")
-        await alice.until(lambda: alice.agent_state() in ("speaking", "listening"), "its state")
-        assert (await alice.ask("venus.state"))["state"] in ("speaking", "listening")
-
-
-async def test_whoever_takes_the_agents_name_ends_it(livekit_server: LiveKitServer) -> None:
-    async with (
-        agent(livekit_server) as venus,
-        agent(livekit_server) as other,
-        participant(livekit_server, "alice") as alice,
-    ):
-        assert await venus.left() == "duplicate_identity"
-        await alice.until(lambda: alice.agent_state() == "listening", "the new agent")
-        assert not other.room.closed
-
-
-async def test_a_user_who_comes_back_under_her_name_is_heard(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
-        await alice.microphone()
-        await until(lambda: venus.room.mixed_microphones == 1, "the microphone")
-        async with participant(livekit_server, "alice") as again:
-            await alice.until(lambda: alice.ended, "being replaced")
-            assert alice.ended == ["DUPLICATE_IDENTITY"]
-            microphone = await again.microphone()
-            await until(lambda: venus.room.mixed_microphones == 1, "the new microphone")
-            await asyncio.gather(microphone.say(TONE), venus.hears("her"))
-
-
-async def test_a_deleted_room_ends_the_session(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, livekit_server.api() as server:
-        await server.room.delete_room(api.DeleteRoomRequest(room=ROOM))
-        assert await venus.left() == "room_deleted"
-
-
-async def test_a_removed_agent_goes(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, livekit_server.api() as server:
-        await server.room.remove_participant(api.RoomParticipantIdentity(room=ROOM, identity="venus"))
-        assert await venus.left() == "participant_removed"
-
-
-async def test_a_restarted_server_is_found_again(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
-        microphone = await alice.microphone()
-        await asyncio.gather(microphone.say(TONE), venus.hears("alice"))
-        livekit_server.stop()
-        await until(lambda: not venus.room.connected, "the loss")
-        await livekit_server.start()
-        await until(lambda: venus.room.connected, "the connection")
-        await until(lambda: venus.room.mixed_microphones == 1, "alice's microphone", 45)
-
-        async def talk() -> None:
-            while True:
-                await microphone.say(TONE)
-
-        talking = alice.spawn(talk())
-        await venus.hears("alice again")
-        talking.cancel()
-        before = len(alice.loud_s)
-        venus.ear.speak("u1", 1.0)
-        await alice.until(lambda: len(alice.loud_s) - before > 50, "the agent again")
-
-
-async def test_a_server_that_stays_away_ends_the_session(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server, LiveKitOptions(reconnect_s=1.0)) as venus:
-        livekit_server.stop()
-        assert await venus.left() == "connection_lost"
-
-
-async def test_what_is_too_large_is_ignored_and_counted(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
-        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
-        me = alice.room.local_participant
-        await me.publish_data(b"x" * 20_000, topic="venus.events")
-        await me.send_text("x" * 20_000, topic="lk.chat")
-        with pytest.raises(rtc.RpcError) as refused:
-            await alice.ask("venus.type", {"text": "x" * 20_000})
-        assert refused.value.code == 413
-        await me.send_text("short", topic="lk.chat")
-        await until(lambda: venus.ear.typed, "the short one")
-        assert venus.ear.typed == ["short"]
-        assert venus.room.desk_counters.oversized == 2
-        long = {"type": "agent.text", "seq": 0, "utterance_id": "u", "first_sample": 0, "text": "你" * 20_000}
-        venus.room.publish(long)
-        await alice.until(lambda: long in alice.events, "a long event, in pieces")
-
-
-@pytest.mark.parametrize(
-    ("method", "payload"),
-    [
-        ("venus.say", "no json"),
-        ("venus.say", '{"text": ""}'),
-        ("venus.type", '{"text": 5}'),
-        ("venus.ack", '{"stretch": -1, "played_ms": 0}'),
-        ("venus.ack", '{"stretch": 0, "played_ms": NaN}'),
-        ("venus.configure", '{"language": "fr"}'),
-        ("venus.interrupt", "[]"),
-    ],
-)
-async def test_a_malformed_request_is_refused_with_a_reason(
-    livekit_server: LiveKitServer, method: str, payload: str
-) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
-        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
-        with pytest.raises(rtc.RpcError, match=method) as refused:
-            await alice.ask(method, payload)
-        assert refused.value.code == 400
-        assert venus.room.desk_counters.refused_requests == 1
-        assert not venus.ear.said + venus.ear.typed
-
-
-@pytest.mark.parametrize(
-    ("token", "code"),
-    [
-        (lambda server: server.token("venus", ROOM, ttl_s=-100), "expired"),
-        (lambda server: "nonsense", "token"),
-        (lambda server: server.token("venus", ROOM, grants=api.VideoGrants(room_create=True)), "token"),
-        (
-            lambda server: (
-                api.AccessToken(KEY, "another-secret-that-is-32-letters-long")
-                .with_identity("venus")
-                .with_grants(api.VideoGrants(room_join=True, room=ROOM))
-                .to_jwt()
-            ),
-            "token",
-        ),
-    ],
-    ids=["expired", "nonsense", "no grant", "wrong secret"],
-)
-async def test_a_token_that_is_not_accepted(
-    livekit_server: LiveKitServer, token: Callable[[LiveKitServer], str], code: str
-) -> None:
-    secret = token(livekit_server)
-    with pytest.raises(JoinRefused) as refused:
-        await LiveKitRoom.join(livekit_server.url, secret)
-    assert refused.value.code == code
-    assert secret not in str(refused.value)
-
-
-async def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(JoinRefused, match="no LiveKit server answers") as refused:
-        await LiveKitRoom.join("ws://127.0.0.1:1", "token")
-    assert refused.value.code == "unreachable"
-
-
 def _key(key: bytes) -> rtc.E2EEOptions:
     return rtc.E2EEOptions(key_provider_options=rtc.KeyProviderOptions(shared_key=key))
 
@@ -562,28 +324,6 @@ async def test_end_to_end_encryption(livekit_server: LiveKitServer) -> None:
         assert alice.of("agent.state")
         assert not eve.loud_s
         assert not eve.events
-
-
-async def test_in_a_connection_of_somebody_else_it_takes_back_only_its_own(livekit_server: LiveKitServer) -> None:
-    connection = rtc.Room()
-    with pytest.raises(ValueError, match="connect"):
-        LiveKitRoom(connection)
-    await connection.connect(livekit_server.url, agent_token(ROOM))
-    try:
-        async with participant(livekit_server, "alice") as alice:
-            await alice.microphone()
-            for _ in range(2):
-                room = LiveKitRoom(connection, SHORT)
-                await room.wait_ready()
-                await until(lambda room=room: room.mixed_microphones == 1, "the microphone")
-                await room.close()
-                assert connection.isconnected()
-                tracks = alice.room.remote_participants["venus"].track_publications
-                await alice.until(lambda tracks=tracks: not tracks, "its track to go")
-                with pytest.raises(rtc.RpcError):
-                    await alice.ask("venus.state")
-    finally:
-        await connection.disconnect()
 
 
 async def test_a_greeting_waits_for_its_first_listener(livekit_server: LiveKitServer) -> None:

@@ -43,7 +43,7 @@ def test_one_alone_passes_at_once_at_the_present() -> None:
 
 def test_frames_of_any_length_are_cut_into_blocks() -> None:
     table = Table()
-    sizes = [(160, []), (160, [0]), (480, [320]), (160, [640])]
+    sizes: list[tuple[int, list[int]]] = [(160, []), (160, [0]), (480, [320]), (160, [640])]
     for size, positions in sizes:
         samples = np.zeros(size, dtype=np.float32)
         found = table.mixer.add("a", "a", samples, 100.02, table.free)

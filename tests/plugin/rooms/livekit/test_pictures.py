@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from livekit import rtc
+from realtime_venus.plugin.rooms.livekit.pictures import LatestPicture
+
+
+def picture(rotation: object = rtc.VideoRotation.VIDEO_ROTATION_0, red_row: int = 0) -> rtc.VideoFrameEvent:
+    """64 by 32, with two red rows."""
+    image = np.zeros((32, 64, 4), dtype=np.uint8)
+    image[red_row : red_row + 2] = (255, 0, 0, 255)
+    frame = rtc.VideoFrame(64, 32, rtc.VideoBufferType.RGBA, image.tobytes()).convert(rtc.VideoBufferType.I420)
+    return rtc.VideoFrameEvent(frame, 0, cast(Any, rotation))
+
+
+@pytest.mark.parametrize(
+    ("rotation", "shape", "red"),
+    [
+        (rtc.VideoRotation.VIDEO_ROTATION_0, (32, 64, 3), (0, 30)),
+        (rtc.VideoRotation.VIDEO_ROTATION_90, (64, 32, 3), (30, 31)),
+        (rtc.VideoRotation.VIDEO_ROTATION_180, (32, 64, 3), (31, 30)),
+        (rtc.VideoRotation.VIDEO_ROTATION_270, (64, 32, 3), (30, 0)),
+    ],
+)
+def test_pictures_are_turned_clockwise_as_their_sender_says(
+    rotation: object, shape: tuple[int, int, int], red: tuple[int, int]
+) -> None:
+    latest = LatestPicture(0)
+    latest.put(picture(rotation), 40.0)
+    frame = latest.get()
+    assert frame is not None
+    assert (frame.image.shape, frame.captured_ms) == (shape, 40.0)
+    assert frame.image[red][0] > 200
+    assert np.count_nonzero(frame.image[:, :, 0] > 200) == 128
+
+
+def test_it_is_converted_when_asked_for_and_not_too_often() -> None:
+    latest = LatestPicture(500)
+    assert latest.get() is None
+    for number in range(60):
+        latest.put(picture(), number * 20.0)
+        if number % 2:
+            latest.get()
+    assert (latest.received, latest.conversions) == (60, 3)
+    frame = latest.get()
+    assert frame is not None
+    assert frame.captured_ms == 1060.0
+
+
+def test_what_is_over_is_forgotten() -> None:
+    latest = LatestPicture(500)
+    latest.put(picture(), 0.0)
+    assert latest.get() is not None
+    latest.clear()
+    assert latest.get() is None
+    latest.put(picture(), 10.0)
+    assert latest.get() is not None

@@ -25,7 +25,7 @@ try:
     from livekit import api, rtc
     from livekit.agents import AgentServer, AutoSubscribe, JobContext, JobExecutorType, JobRequest
     from livekit.protocol import agent
-except ModuleNotFoundError as error:
+except ImportError as error:
     raise MissingExtra(__name__, "livekit") from error
 
 __all__ = [

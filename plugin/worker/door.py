@@ -62,7 +62,7 @@ class Door:
         """Returns when the job was handed to its thread; raises what the library raises when it was not assigned."""
         launched = False
         try:
-            await request.accept(name=self.name, attributes=attributes)
+            await request.accept(name=self.name, identity=f"venus-{request.id}", attributes=attributes)
             launched = True
         finally:
             if launched:

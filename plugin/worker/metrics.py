@@ -15,7 +15,7 @@ try:
         Histogram,
         generate_latest,
     )
-except ModuleNotFoundError as error:
+except ImportError as error:
     raise MissingExtra(__name__, "livekit") from error
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

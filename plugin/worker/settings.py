@@ -82,7 +82,7 @@ class WorkerSettings(BaseModel):
         }
         missing = [what for what, there in needed.items() if not there]
         if missing:
-            raise MissingCredentials(f"To reach a LiveKit server, set {', and '.join(missing)}.")
+            raise MissingCredentials(f"To reach a LiveKit server, set {', '.join(missing)}.")
         return self
 
     @property

@@ -19,8 +19,13 @@ from livekit.agents.ipc import job_proc_lazy_main, job_thread_executor
 from livekit.agents.worker import AgentServer as DefinedThere
 from realtime_venus.plugin.worker import adapter
 
-from ..kit.livekit_guest import guest
+from ..kit.livekit_guest import agent_of, agents, guest
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
+from ..kit.native_sockets import native_sockets_closed
+
+__all__ = ["native_sockets_closed"]
+
+pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 
 VERSION = metadata.version("livekit-agents")
 NEWS = f"livekit-agents {VERSION} does otherwise than 1.8.9 did: look at plugin/worker/adapter.py"
@@ -179,13 +184,13 @@ async def test_a_job_has_a_thread_and_a_loop_of_its_own_and_shares_our_objects(l
         over.set()
 
     async with working(livekit_server, entry), guest(livekit_server, "lobby") as user:
-        agent = await user.agent()
+        agent = await agent_of(user)
         assert await asyncio.to_thread(over.wait, SOON_S)
         assert met["thread"] is not threading.main_thread(), NEWS
         assert met["loop"] is not asyncio.get_running_loop(), NEWS
         # The entry point has returned, and the agent is still there: only shutdown() ends a job.
         assert (agent.name, agent.attributes["venus.refused"]) == ("Clerk", "why"), NEWS
-        assert user.agents, NEWS
+        assert agents(user), NEWS
 
 
 async def test_who_reports_the_target_load_is_passed_over_though_it_is_available(

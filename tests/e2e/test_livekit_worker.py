@@ -14,8 +14,13 @@ import pytest
 from livekit import api
 
 from ..kit.agent_process import AgentProcess, agent_process
-from ..kit.livekit_guest import guest
+from ..kit.livekit_guest import agent_of, agents, alone, guest, hears_agent
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
+from ..kit.native_sockets import native_sockets_closed
+
+__all__ = ["native_sockets_closed"]
+
+pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 
 GHOST_S = 90.0
 """How long the server may keep somebody in the room whose process was killed."""
@@ -60,9 +65,9 @@ async def test_a_new_room_gets_an_agent_that_talks(livekit_server: LiveKitServer
         agent_process(livekit_server, tmp_path, display_name="Clerk") as worker,
         guest(livekit_server, "lobby") as user,
     ):
-        agent = await user.agent()
+        agent = await agent_of(user)
         assert agent.name == "Clerk"
-        await user.hears(agent)
+        await hears_agent(user)
         assert await worker.slots() == {"slots": 2, "in_use": 1, "free": 1, "trouble": ""}
         assert await worker.metric("venus_active_jobs") == 1
         assert await worker.metric("venus_jobs_accepted_total") == 1
@@ -83,7 +88,7 @@ async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: Li
 
         async def call(number: int) -> None:
             async with guest(livekit_server, f"room {number}") as user:
-                await user.hears(await user.agent())
+                await hears_agent(user)
                 arrived[number].set()
                 await leave.wait()
 
@@ -100,11 +105,11 @@ async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: Li
         async with guest(livekit_server, "room 4") as fifth:
             nobody = "no servers available"
             await until(lambda: nobody in livekit_server.log.read_text(), "the server has found no worker")
-            assert not fifth.agents
+            assert not agents(fifth)
             leave.set()  # there are places again
             await until_in_use(one, 0)
             await dispatch(livekit_server, "room 4")
-            await fifth.hears(await fifth.agent())
+            await hears_agent(fifth)
 
 
 async def test_the_last_place_is_used_too(livekit_server: LiveKitServer, tmp_path: Path) -> None:
@@ -115,7 +120,7 @@ async def test_the_last_place_is_used_too(livekit_server: LiveKitServer, tmp_pat
     ):
         for number in range(4):
             user = await stack.enter_async_context(guest(livekit_server, f"room {number}"))
-            await user.hears(await user.agent())
+            await hears_agent(user)
         assert (await worker.slots())["free"] == 0
 
 
@@ -127,7 +132,7 @@ async def test_a_named_agent_comes_only_when_asked_for_and_knows_its_metadata(
         async with guest(livekit_server, "by api") as user:
             await dispatch(livekit_server, "by api", "somebody else")
             await dispatch(livekit_server, "by api", "clerk", json.dumps(said))
-            await user.hears(await user.agent())
+            await hears_agent(user)
             (first,) = worker.sessions()
             assert {name: first[name] for name in said} == said
         asked = api.RoomConfiguration(agents=[api.RoomAgentDispatch(agent_name="clerk", metadata='{"voice": "alto"}')])
@@ -139,7 +144,7 @@ async def test_a_named_agent_comes_only_when_asked_for_and_knows_its_metadata(
             .to_jwt()
         )
         async with guest(livekit_server, "by token", token=token) as user:
-            await user.hears(await user.agent())
+            await hears_agent(user)
         assert [session["voice"] for session in worker.sessions()] == ["tenor", "alto"]
 
 
@@ -152,14 +157,15 @@ async def test_bad_metadata_is_told_in_the_room_and_costs_no_place(
         guest(livekit_server, "lobby") as user,
     ):
         await dispatch(livekit_server, "lobby", "clerk", metadata)
-        agent = await user.agent()
+        agent = await agent_of(user)
         assert re.search("not JSON|no voice", agent.attributes["venus.refused"])
         assert (await worker.slots())["in_use"] == 0
         assert await worker.metric('venus_jobs_refused_total{reason="bad_metadata"}') == 1
         await dispatch(livekit_server, "lobby", "clerk", '{"voice": "alto"}')
-        await user.until(lambda: any("venus.refused" not in one.attributes for one in user.agents))
-        await user.until(lambda: len(user.agents) == 1)
-        await user.hears(await user.agent())
+        able = "an agent that can talk"
+        await user.until(lambda: any("venus.refused" not in one.attributes for one in agents(user)), able)
+        await user.until(lambda: len(agents(user)) == 1, "the one that could not has left")
+        await hears_agent(user)
         assert [session["voice"] for session in worker.sessions()] == ["alto"]
         assert "hello" not in worker.said()
 
@@ -171,7 +177,7 @@ async def test_calls_share_the_engine_that_was_loaded_once(livekit_server: LiveK
         guest(livekit_server, "two") as second,
     ):
         for user in (first, second):
-            await user.hears(await user.agent())
+            await hears_agent(user)
         loaded = [note["loaded"] for note in worker.notes() if "loaded" in note]
         assert len(loaded) == 1
         assert [session["engine"] for session in worker.sessions()] == loaded * 2
@@ -188,13 +194,13 @@ async def test_a_deleted_room_and_a_deleted_dispatch_give_their_places_back(
             made = await client.agent_dispatch.create_dispatch(
                 api.CreateAgentDispatchRequest(agent_name="clerk", room="lobby")
             )
-            await user.hears(await user.agent())
+            await hears_agent(user)
             await client.agent_dispatch.delete_dispatch(made.id, "lobby")
-            await user.alone(10)  # well before the library would cancel what does not end by itself
+            await alone(user, 10)  # well before the library would cancel what does not end by itself
             await until_in_use(worker, 0)
             assert await worker.metric('venus_sessions_ended_total{reason="terminated"}') == 1
             await dispatch(livekit_server, "lobby", "clerk")
-            await user.hears(await user.agent())
+            await hears_agent(user)
             await client.room.delete_room(api.DeleteRoomRequest(room="lobby"))
             await until_in_use(worker, 0)
         assert await worker.metric("venus_active_jobs") == 0
@@ -206,7 +212,7 @@ async def test_a_deleted_room_and_a_deleted_dispatch_give_their_places_back(
 async def test_after_everybody_left_the_agent_leaves(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     async with agent_process(livekit_server, tmp_path, room={"empty_s": 0.5}) as worker:
         async with guest(livekit_server, "lobby") as user:
-            await user.hears(await user.agent())
+            await hears_agent(user)
         await until_in_use(worker, 0)
         assert await worker.metric("venus_active_jobs") == 0
 
@@ -218,13 +224,13 @@ async def test_a_killed_worker_leaves_no_ghost_and_another_takes_over(
     livekit_server: LiveKitServer, tmp_path: Path
 ) -> None:
     async with agent_process(livekit_server, tmp_path, "one") as one, guest(livekit_server, "lobby") as user:
-        await user.hears(await user.agent())
+        await hears_agent(user)
         one.send(signal.SIGKILL)
         assert await one.ended() == -signal.SIGKILL
-        await user.alone(GHOST_S)
+        await alone(user, GHOST_S)
         async with agent_process(livekit_server, tmp_path, "two"):
             await dispatch(livekit_server, "lobby")
-            await user.hears(await user.agent())
+            await hears_agent(user)
 
 
 async def test_told_to_stop_a_worker_finishes_its_call_and_takes_no_other(
@@ -232,17 +238,16 @@ async def test_told_to_stop_a_worker_finishes_its_call_and_takes_no_other(
 ) -> None:
     async with agent_process(livekit_server, tmp_path, "one", room={"empty_s": 0.5}) as one:
         async with guest(livekit_server, "lobby") as user:
-            agent = await user.agent()
-            await user.hears(agent)
+            await hears_agent(user)
             one.send(signal.SIGTERM)
             await one.until_status("/readyz", 503)
             assert (await one.get("/healthz"))[0] == 200
             slots = await one.slots()
             assert (slots["in_use"], slots["free"]) == (1, 0)
             async with agent_process(livekit_server, tmp_path, "two") as two, guest(livekit_server, "other") as other:
-                await other.hears(await other.agent())
+                await hears_agent(other)
                 assert (await two.slots())["in_use"] == 1
-                await user.hears(agent)
+                await hears_agent(user)
             assert len(one.sessions()) == 1
         assert await one.ended() == 0
         assert [note for note in one.notes() if "closed" in note], "the engine was not closed"
@@ -256,16 +261,16 @@ async def test_a_call_that_may_not_go_on_is_left_politely(
         agent_process(livekit_server, tmp_path, drain=drain, drain_timeout_s=timeout_s) as worker,
         guest(livekit_server, "lobby") as user,
     ):
-        await user.hears(await user.agent())
+        await hears_agent(user)
         worker.send(signal.SIGTERM)
-        await user.alone(10)  # a participant that only vanished would stay longer
+        await alone(user, 10)  # a participant that only vanished would stay longer
         assert await worker.ended() == 0
         assert "worker_stopped" in worker.said()
 
 
 async def test_a_second_signal_ends_at_once(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     async with agent_process(livekit_server, tmp_path) as worker, guest(livekit_server, "lobby") as user:
-        await user.hears(await user.agent())
+        await hears_agent(user)
         worker.send(signal.SIGINT)
         await worker.until_status("/readyz", 503)
         worker.send(signal.SIGTERM)
@@ -285,16 +290,15 @@ async def test_after_a_restart_of_the_server_calls_go_on_and_others_begin(
     livekit_server: LiveKitServer, tmp_path: Path
 ) -> None:
     async with agent_process(livekit_server, tmp_path) as worker, guest(livekit_server, "lobby") as user:
-        agent = await user.agent()
-        await user.hears(agent)
+        await hears_agent(user)
         livekit_server.stop()
         await worker.until_status("/readyz", 503)
         assert "connection" in (await worker.slots())["trouble"]
         await livekit_server.start()
         await worker.ready()
-        await user.hears(agent)
+        await hears_agent(user)
         async with guest(livekit_server, "another") as other:
-            await other.hears(await other.agent())
+            await hears_agent(other)
         assert len(worker.sessions()) == 2
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +14,6 @@ import pytest_asyncio
 
 GRACE_S = 2.0
 """How long what is already ending may take to end.  Counted on the loop's own clock for tasks."""
-
-SOCKET_GRACE_S = 15.0
-"""The same for sockets: WebRTC in native code takes its time when the machine is busy."""
 
 LIBRARY_THREADS = ("asyncio_",)
 """Prefixes of the names of pool threads that libraries keep for the life of the process."""
@@ -64,16 +59,9 @@ def leaked_threads(before: set[threading.Thread], grace_s: float = GRACE_S) -> l
     return sorted(leaked)
 
 
-def leaked_sockets(before: Sockets, grace_s: float = GRACE_S) -> list[str]:
-    """The sockets opened since ``before`` and still open after ``grace_s``.
-
-    Native libraries close theirs a while after they were told to, or when the object in Python is gone.
-    """
-    deadline_s = time.monotonic() + grace_s
-    while (left := Sockets.now().open - before.open) and time.monotonic() < deadline_s:
-        gc.collect()
-        time.sleep(0.05)
-    return sorted(f"{kind} {address}" for _, kind, address in left)
+def leaked_sockets(before: Sockets) -> list[str]:
+    """The sockets opened since ``before`` and still open."""
+    return sorted(f"{kind} {address}" for _, kind, address in Sockets.now().open - before.open)
 
 
 async def leaked_tasks(before: set[asyncio.Task[Any]], grace_s: float = GRACE_S) -> list[str]:
@@ -101,8 +89,7 @@ def no_leaks() -> Iterator[None]:
     """Every test ends with the threads and sockets that it began with."""
     threads, sockets = lasting_threads(), Sockets.now()
     yield
-    left = [f"thread {name}" for name in leaked_threads(threads)]
-    left += leaked_sockets(sockets, SOCKET_GRACE_S)
+    left = [f"thread {name}" for name in leaked_threads(threads)] + leaked_sockets(sockets)
     if left:
         pytest.fail("left open: " + "; ".join(left), pytrace=False)
 

@@ -9,8 +9,13 @@ from realtime_venus.plugin.worker.settings import MissingCredentials, WorkerSett
 from realtime_venus.plugin.worker.visit import Visit, visit
 
 from ...kit.fake_engine import FakeEngine, FakeSession
-from ...kit.livekit_guest import guest
+from ...kit.livekit_guest import agent_of, alone, guest, hears_agent
 from ...kit.livekit_server import KEY, SECRET, LiveKitServer
+from ...kit.native_sockets import native_sockets_closed
+
+__all__ = ["native_sockets_closed"]
+
+pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 
 
 def settings_of(server: LiveKitServer, secret: str = SECRET) -> WorkerSettings:
@@ -28,12 +33,12 @@ async def test_an_agent_joins_one_room_by_itself_and_leaves_when_told(livekit_se
     async with guest(livekit_server, "lobby") as user:
         where = Visit("lobby", "venus-itself")
         talking = asyncio.create_task(visit(where, engine, settings_of(livekit_server), stop))
-        agent = await user.agent()
+        agent = await agent_of(user)
         assert (agent.identity, agent.name) == ("venus-itself", "Venus")
-        await user.hears(agent)
+        await hears_agent(user)
         stop.set()
         await talking
-        await user.alone(10)
+        await alone(user, 10)
     assert engine.open_sessions == 0
 
 

@@ -49,7 +49,7 @@ from .reply import Finished, Piece, Reply, Script
 from .script import language_of
 from .settings import CascadeSettings
 from .utterance import Utterance
-from .workers import Aside, Broken, Judged, Prefilled, Recognised, Report, Took
+from .workers import Aside, Broken, Judged, Prefilled, Prepared, Recognised, Report, Took
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +130,8 @@ class Conductor:
             case Changes():
                 self._dialogue.configure(message)
                 self._sure_language = None
+                if message.voice is not None:
+                    self._prepare_voice()
             case _:
                 self._on_report(message)
         self._finish_unit()
@@ -162,6 +164,8 @@ class Conductor:
                 self._working -= 1
                 self._endpoint.on_prefilled()
                 self._act(self._endpoint.on_sound(sound) if not self._speaking() else [])
+            case Prepared():
+                self._working -= 1
             case Aside():
                 self._working -= 1
                 found = report.transcript
@@ -258,8 +262,15 @@ class Conductor:
         """The language to recognise: a setting, or what a long enough stretch of this turn has shown."""
         return self._dialogue.language or (self._sure_language if samples >= 2 * INPUT_HZ else None)
 
+    def _prepare_voice(self) -> None:
+        """Get the chosen voice ready while nobody waits for it."""
+        if (ready := self._dialogue.chosen_voice()) is not None:
+            self._working += 1
+            self._workers.prepare(ready)
+
     def _begin_session(self) -> None:
         """Run the rules of the conversation through the model while nobody has spoken yet."""
+        self._prepare_voice()
         for language in [self._dialogue.language] if self._dialogue.language else Language:
             self._working += 1
             self._workers.prefill(lambda at=language: self._dialogue.rules(at), language, lambda: False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..base import Changes, EngineError, Language, SessionOptions
@@ -85,6 +85,11 @@ class Dialogue:
         """The voice chosen, when it speaks ``language``."""
         chosen = self._voice
         return chosen if chosen is not None and chosen in self._voices.names(language) else None
+
+    def chosen_voice(self) -> Callable[[], None] | None:
+        """What gets the voice that was chosen ready, or ``None`` when none was."""
+        chosen = self._voice
+        return None if chosen is None else lambda: self._voices.prepare(chosen)
 
     def check(self, changes: Changes) -> None:
         """Raise ``ValueError`` when ``changes`` name an unknown voice or facts that are too long."""

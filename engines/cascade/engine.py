@@ -58,6 +58,9 @@ class _NoVoice:
     def __init__(self, error: EngineError) -> None:
         self._error = error
 
+    def prepare(self, name: str) -> None:
+        raise self._error
+
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         raise self._error
 

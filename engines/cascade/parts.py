@@ -96,6 +96,10 @@ class Voice(Protocol):
         """Names of the voices, the default first."""
         ...
 
+    def prepare(self, name: str) -> None:
+        """Do what the first word in the voice ``name`` would wait for.  Raises ``ValueError`` for an unknown one."""
+        ...
+
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         """Speak a clause (already in spoken form); yields pieces as soon as they exist.  Closing the iterator
         cancels.

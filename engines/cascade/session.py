@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 INBOX = 4096
 """Messages that may wait; beyond it the engine is taken to be stuck and the session ends with an error."""
+UNREAD = 16_384
+"""Events that may wait to be read: half an hour of them; beyond it nobody is there and the session ends."""
 LONGEST_TEXT = 1000
 """Characters of typed text or of a line to say: what the model's context holds beside the conversation."""
 
@@ -51,7 +53,9 @@ class CascadeSession(EngineSession):
         dialogue: Dialogue,
         unit_ms: int,
         closed: Callable[[], None],
+        unread: int = UNREAD,
     ) -> None:
+        self._unread = unread
         self._unit_samples = unit_ms * INPUT_HZ // 1000
         self._inbox: queue.Queue[Input | None] = queue.Queue(INBOX)
         self._out: deque[EngineEvent] = deque()
@@ -135,6 +139,12 @@ class CascadeSession(EngineSession):
 
     def _emit(self, event: EngineEvent) -> None:
         with self._out_lock:
+            if len(self._out) >= self._unread:
+                # What is said from here on is lost with the session.
+                if self._closing:
+                    return
+                self._closing = True
+                event = Trouble(event.at_ms, "engine.unread", "nobody reads what the engine says", fatal=True)
             self._out.append(event)
         self._rouse()
 

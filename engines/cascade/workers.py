@@ -38,6 +38,11 @@ class Prefilled:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """The chosen voice is ready."""
+
+
+@dataclass(frozen=True, slots=True)
 class Took:
     """A piece of work of this kind took ``ms`` milliseconds."""
 
@@ -63,7 +68,7 @@ class Broken:
     error: BaseException
 
 
-Report = Took | Recognised | Judged | Prefilled | Aside | Piece | Finished | Broken
+Report = Took | Recognised | Judged | Prefilled | Prepared | Aside | Piece | Finished | Broken
 
 
 _LANGUAGES = tuple(Language)
@@ -145,6 +150,15 @@ class Workers:
 
         self._start(self._writer, "llm", write, reply)
         self._start(self._speaker, "voice", reply.speak, reply)
+
+    def prepare(self, ready: Callable[[], None]) -> None:
+        """Run ``ready`` before the next word is voiced: a voice was chosen."""
+
+        def work() -> None:
+            ready()
+            self._post(Prepared())
+
+        self._start(self._speaker, "voice", work)
 
     def close(self) -> None:
         """Stop taking work and wait for what runs; blocks."""

@@ -104,6 +104,9 @@ class Tone:
         self.spoken: list[str] = []
         self.given = 0
 
+    def prepare(self, name: str) -> None:
+        """Nothing to get ready."""
+
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         self.spoken.append(text)
         if self._gate is not None:

@@ -57,6 +57,9 @@ class Mute:
     languages = (Language.EN, Language.ZH)
     names = ("heart",)
 
+    def prepare(self, name: str) -> None:
+        """Nothing to get ready."""
+
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         yield Voiced(np.zeros(240, np.int16), True)
 
@@ -72,6 +75,7 @@ class Desk:
     replies: list[tuple[Reply, Callable[[], Script]]] = field(default_factory=list[tuple[Reply, Callable[[], Script]]])
     prefills: list[Callable[[], Sequence[Message]]] = field(default_factory=list[Callable[[], Sequence[Message]]])
     asides: int = 0
+    prepared: int = 0
 
     def recognise(self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None) -> None:
         self.asked[job] = (purpose, end_ms, language)
@@ -89,6 +93,10 @@ class Desk:
         cancelled: Callable[[], bool],
     ) -> None:
         self.prefills.append(messages)
+
+    def prepare(self, ready: Callable[[], None]) -> None:
+        ready()
+        self.prepared += 1
 
     def reply(self, reply: Reply, script: Callable[[], Script], max_tokens: int) -> None:
         self.replies.append((reply, script))

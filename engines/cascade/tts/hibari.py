@@ -51,6 +51,11 @@ class HibariVoice:
         for _ in self.synthesize("Hello there."):
             pass
 
+    def prepare(self, name: str) -> None:
+        """Nothing: the one voice is inside the model.  Raises ``ValueError`` for another one."""
+        if name not in self.names:
+            raise ValueError(f"hibari has the English voice 'heart' only, not {name!r}")
+
     def phonemes(self, text: str) -> str:
         """English text in Kokoro's phonemes, punctuation kept; other scripts are left out."""
         with self._lock:

@@ -51,6 +51,13 @@ class VoiceBook:
             language = self._language_of(name) or (Language.ZH if has_han(text) else Language.EN)
         return self.voice(language, name).synthesize(text)
 
+    def prepare(self, name: str) -> None:
+        """Get the voice ``name`` ready for its first word.  Raises ``ValueError`` when there is none of that name."""
+        language = self._language_of(name)
+        if language is None:
+            raise ValueError(f"unknown voice {name!r}: there are {self._all()}")
+        self._entry(language, name).voice.prepare(name)
+
     def for_clause(self, entry: VoiceEntry, text: str) -> VoiceEntry:
         """The entry itself, or the default Chinese one for Chinese characters that it cannot speak."""
         speaks = entry.language is Language.ZH or not has_han(text)
@@ -81,6 +88,9 @@ class _Speaker:
         self._book, self.entry = book, entry
         self.languages = (entry.language,)
         self.names = (entry.name,)
+
+    def prepare(self, name: str) -> None:
+        self._book.prepare(name)
 
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         entry = self.entry if name is None or name == self.entry.name else None

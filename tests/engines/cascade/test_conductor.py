@@ -362,3 +362,13 @@ def test_the_default_voice_can_be_chosen_again() -> None:
     talk.dialogue.check(Changes(voice="auto"))
     talk.tell(Changes(voice="auto"))
     assert talk.dialogue.voice(Language.EN) is None
+
+
+def test_a_chosen_voice_is_made_ready_before_its_first_word() -> None:
+    talk = Talk()
+    talk.tell(Changes(language=Language.EN))
+    assert talk.desk.prepared == 0
+    talk.tell(Changes(voice="heart"))
+    assert talk.desk.prepared == 1
+    talk.tell(Changes(voice="auto"))
+    assert talk.desk.prepared == 1

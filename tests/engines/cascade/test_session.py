@@ -30,7 +30,7 @@ from realtime_venus.engines.cascade.conductor import Conductor
 from realtime_venus.engines.cascade.dialogue import Dialogue
 from realtime_venus.engines.cascade.ear import Ear
 from realtime_venus.engines.cascade.reply import Reply
-from realtime_venus.engines.cascade.session import INBOX, CascadeSession
+from realtime_venus.engines.cascade.session import INBOX, UNREAD, CascadeSession
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.engines.cascade.tts.voices import VoiceBook, VoiceEntry
 from realtime_venus.engines.cascade.workers import Report, Workers
@@ -66,7 +66,9 @@ def _untimed(event: EngineEvent) -> EngineEvent:
 class Opened:
     """A session under test; ``closed`` counts how often it said that it was over."""
 
-    def __init__(self, *, detector: Loud | None = None, model: Words | None = None, fast: bool = False) -> None:
+    def __init__(
+        self, *, detector: Loud | None = None, model: Words | None = None, fast: bool = False, unread: int = UNREAD
+    ) -> None:
         self.closed = 0
         self.model = model or Words("The", " cheetah.")
         voices = VoiceBook([VoiceEntry(language, "tone", Tone()) for language in Language])
@@ -82,7 +84,7 @@ class Opened:
             self.closed += 1
 
         self.session = CascadeSession(
-            build, lambda post: Workers(Hears(), Surely(), self.model, 0, post), dialogue, 100, over
+            build, lambda post: Workers(Hears(), Surely(), self.model, 0, post), dialogue, 100, over, unread
         )
         self.events = self.session.events()
 
@@ -291,5 +293,19 @@ async def test_an_engine_that_takes_nothing_more_ends_the_session_with_a_word() 
     assert isinstance(trouble, Trouble)
     assert (trouble.code, trouble.fatal) == ("engine.stalled", True)
     gate.open()
+    await opened.session.close()
+    assert opened.closed == 1
+
+
+async def test_a_session_that_nobody_reads_ends_with_an_error() -> None:
+    opened = Opened(unread=3)
+    for index in range(5):
+        opened.session.push(MediaUnit(index, index * 100, np.zeros(1600, np.float32)))
+    while threading.active_count() and any(t.name == "venus-conductor" for t in threading.enumerate()):
+        await asyncio.sleep(0)
+    *before, last = [event async for event in opened.events]
+    assert len(before) == 3
+    assert isinstance(last, Trouble)
+    assert (last.code, last.fatal) == ("engine.unread", True)
     await opened.session.close()
     assert opened.closed == 1

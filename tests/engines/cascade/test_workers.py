@@ -18,6 +18,7 @@ from realtime_venus.engines.cascade.workers import (
     Broken,
     Judged,
     Prefilled,
+    Prepared,
     Recognised,
     Report,
     Took,
@@ -110,6 +111,13 @@ def test_a_prompt_is_prefilled_in_the_slot_of_the_session_and_language(crew: Cre
     crew.workers.prefill(lambda: PROMPT, Language.ZH, lambda: False)
     assert crew.next() == Prefilled()
     assert crew.model.prefilled == [(slot_of(1, Language.ZH), tuple(PROMPT))]
+
+
+def test_a_chosen_voice_is_made_ready(crew: Crew) -> None:
+    done: list[str] = []
+    crew.workers.prepare(lambda: done.append("ready"))
+    assert crew.next() == Prepared()
+    assert done == ["ready"]
 
 
 def test_a_prefill_that_nobody_wants_any_more_is_not_begun(crew: Crew) -> None:

@@ -17,6 +17,10 @@ class Scribe:
     def __init__(self, languages: tuple[Language, ...], names: tuple[str, ...]) -> None:
         self.languages, self.names = languages, names
         self.said: list[tuple[str, str | None, Language | None]] = []
+        self.prepared: list[str] = []
+
+    def prepare(self, name: str) -> None:
+        self.prepared.append(name)
 
     def synthesize(self, text: str, name: str | None = None, language: Language | None = None) -> Iterator[Voiced]:
         self.said.append((text, name, language))
@@ -108,3 +112,10 @@ def test_heavy_voices_are_known(book: VoiceBook, light: Scribe, heavy: Scribe) -
     assert book.heavy(book.voice(Language.ZH))
     assert book.heavy(heavy)
     assert not book.heavy(light)
+
+
+def test_a_voice_is_made_ready_by_its_name_alone(book: VoiceBook, light: Scribe, heavy: Scribe) -> None:
+    book.prepare("bella")
+    assert (light.prepared, heavy.prepared) == ([], ["bella"])
+    with pytest.raises(ValueError, match="unknown voice 'nobody'"):
+        book.prepare("nobody")

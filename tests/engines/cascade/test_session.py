@@ -301,8 +301,8 @@ async def test_a_session_that_nobody_reads_ends_with_an_error() -> None:
     opened = Opened(unread=3)
     for index in range(5):
         opened.session.push(MediaUnit(index, index * 100, np.zeros(1600, np.float32)))
-    while threading.active_count() and any(t.name == "venus-conductor" for t in threading.enumerate()):
-        await asyncio.sleep(0)
+    (conductor,) = (thread for thread in threading.enumerate() if thread.name == "venus-conductor")
+    await asyncio.to_thread(conductor.join, DEADLINE_S)
     *before, last = [event async for event in opened.events]
     assert len(before) == 3
     assert isinstance(last, Trouble)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -18,8 +17,6 @@ from .compat import rtc
 from .gate import tag_of
 from .heard import Heard
 from .session import DuplexSession
-
-_log = logging.getLogger(__name__)
 
 _NO_SAY = (
     "session.say() cannot reach a duplex model: keep what venus.attach(session) returned and call its say(text), "
@@ -206,10 +203,14 @@ class Attachment:
         utterance = self._speeches.pop(speech, None)
         ours = speech in self._given_up
         self._given_up.discard(speech)
-        if speech.interrupted and not ours and self._duplex is not None:
+        duplex = self._duplex
+        if ours or not speech.interrupted or duplex is None:
+            return
+        if utterance is None and self._speeches:
+            return  # a reply that was asked for and has not come, while something else is being said
+        if utterance in (None, duplex.utterance):
             # The application interrupted: without this the model would go on, unheard.
-            _log.debug("interrupted by the application", extra={"utterance": utterance})
-            self._duplex.interrupt()
+            duplex.interrupt()
 
     def _on_cut(self, utterance_id: str) -> None:
         """The model yielded: drop what LiveKit holds of the utterance."""

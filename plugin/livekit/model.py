@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from livekit.agents import llm
 
 from ...engines.base import Engine, EngineError, Language, VenusError
+from ..settings import load_settings
 from .compat import check_version
 from .gate import SpeakingGate
 from .options import DuplexOptions
@@ -31,8 +32,8 @@ class DuplexModel(llm.DuplexModel):
 
     ``language`` is ``"en"``, ``"zh"`` or ``"auto"`` (follow the user), ``voice`` one of the engine's, ``persona`` who
     the agent is where its LiveKit instructions are empty, ``facts`` what it may state of the changing world.
-    ``settings`` are those of every session (section ``session`` of the settings); ``detector`` makes each one's speech
-    detector instead of Silero.
+    ``settings`` replace those of every session (section ``session`` of ``VENUS_...`` variables and ``venus.toml``, from
+    which the cascade takes its own too); ``detector`` makes each one's speech detector instead of Silero.
 
     May be used from several threads, each with an event loop and sessions of its own.
     """
@@ -92,10 +93,10 @@ class DuplexModel(llm.DuplexModel):
         return self._engine
 
     def session_settings(self) -> SessionSettings:
-        """The settings of each session."""
-        from ..session import SessionSettings
+        """The settings of each session.  Raises :class:`~realtime_venus.plugin.settings.BadSetting`."""
+        from ..session import SessionSettings  # heavy
 
-        return self._settings or SessionSettings()
+        return self._settings or load_settings().section(SessionSettings)
 
     def audio_gate(self) -> SpeakingGate:
         """A gate that goes by what the session says, not by loudness."""
@@ -127,6 +128,9 @@ class DuplexModel(llm.DuplexModel):
             return engine
         return await asyncio.shield(asyncio.wrap_future(loading))
 
+    async def __aenter__(self) -> DuplexModel:
+        return self
+
     async def aclose(self) -> None:
         """Free the model's own engine; one that was given stays.  Close the sessions first."""
         if self._owns_engine and self._engine is not None:
@@ -137,8 +141,11 @@ class DuplexModel(llm.DuplexModel):
 
 def _cascade() -> Engine:
     from ...engines import catalog  # heavy
+    from ...engines.cascade.settings import CascadeSettings
+    from ...engines.store.settings import ModelsSettings
 
-    return catalog.create("cascade")
+    settings = load_settings()
+    return catalog.create("cascade", settings.section(CascadeSettings), settings.section(ModelsSettings))
 
 
 def _language(language: Language | str) -> Language | None:

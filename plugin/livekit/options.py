@@ -13,8 +13,8 @@ class DuplexOptions(BaseModel):
     lead_ms: int = Field(default=100, ge=20, le=200)
     """How far ahead of real time speech is handed to LiveKit.  So much can still be heard after the agent yielded when
     nothing is attached to the session that could take it back."""
-    playout_delay_ms: int = Field(default=200, ge=0, le=2000)
-    """Estimate from handing over a frame to its being heard, used while nobody reports playback."""
+    playout_delay_ms: int = Field(default=100, ge=0, le=2000)
+    """Estimate from the time a frame is due to its being heard, used while nobody reports playback."""
     audio_backlog_ms: int = Field(default=10_000, ge=1000, le=60_000)
     """Received audio that the engine has not taken: beyond this the oldest is dropped and counted."""
     begin_s: float = Field(default=60.0, gt=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
 from ...engines.base import Frame, RgbImage
@@ -42,6 +40,6 @@ def _rgb(frame: rtc.VideoFrame) -> RgbImage:
     channels = _CHANNELS.get(frame.type)
     if channels is not None:
         pixels = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 4)
-        return cast(RgbImage, np.ascontiguousarray(pixels[:, :, channels]))
+        return np.ascontiguousarray(pixels[:, :, channels])
     rgb = frame.convert(rtc.VideoBufferType.RGB24)
-    return cast(RgbImage, np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3))
+    return np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3)

@@ -25,10 +25,11 @@ class VenusPlugin(Plugin):
         super().__init__(_NAME, __version__, _NAME, logging.getLogger("realtime_venus"))
 
     def download_files(self) -> None:
-        """Fetch and verify what the default engine needs.  Raises :class:`~realtime_venus.engines.store.StoreError`."""
+        """Fetch and verify what the default engine needs.  Raises :class:`~realtime_venus.engines.base.VenusError`."""
         from ...engines.store import ModelsSettings, Store  # brings the download code
+        from ..settings import load_settings
 
-        Store(ModelsSettings()).pull()
+        Store(load_settings().section(ModelsSettings)).pull()
 
 
 def register() -> None:

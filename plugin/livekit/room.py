@@ -90,7 +90,7 @@ class DuplexRoom:
 
     @property
     def playout_delay_ms(self) -> int:
-        return self._options.playout_delay_ms
+        return self._options.lead_ms + self._options.playout_delay_ms
 
     async def audio(self) -> AsyncIterator[AudioChunk]:
         async for chunk in self._microphone.chunks():

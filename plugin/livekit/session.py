@@ -217,6 +217,7 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
     async def _begin(self) -> None:
         try:
             engine = await self._model.load()
+            settings = self._model.session_settings()
         except VenusError as error:
             raise llm.RealtimeError(str(error)) from error
         from ..session import Session  # heavy: it brings the speech detector's runtime
@@ -232,7 +233,7 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
             attached=lambda: self.attached,
         )
         detector = self._model.detector() if self._model.detector is not None else None
-        self._session = Session(room, engine, self._opening(), self._model.session_settings(), detector=detector)
+        self._session = Session(room, engine, self._opening(), settings, detector=detector)
         self._running = asyncio.create_task(self._session.run(), name="venus-livekit-session")
         self._room = room
         self._opened.set()
@@ -293,6 +294,8 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
                 if len(self._cut_texts) >= _REMEMBERED:
                     del self._cut_texts[next(iter(self._cut_texts))]
                 self._cut_texts[str(event["utterance_id"])] = str(event["heard_text"])
+            case "agent.speech":
+                self._typed_waits = False
             case "user.speech":
                 self._user_speech(str(event["phase"]))
             case "user.text":

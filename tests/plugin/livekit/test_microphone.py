@@ -8,6 +8,8 @@ from realtime_venus.plugin.rooms.base import AudioChunk
 
 from .agent_io import frame
 
+HALF: FloatPcm = np.full(320, 0.5, np.float32)
+
 
 async def everything(microphone: Microphone) -> list[AudioChunk]:
     microphone.close()
@@ -56,7 +58,7 @@ async def test_a_burst_at_the_start_is_taken_as_it_comes() -> None:
     microphone = Microphone(10_000)
     microphone.fill(10.0)
     for _ in range(100):
-        microphone.push(frame(np.ones(320, np.float32) / 2), 10.1)
+        microphone.push(frame(HALF), 10.1)
     for step in range(1, 10):
         microphone.fill(10.1 + step * 0.02)
     assert microphone.counters.filled_samples == 0
@@ -65,10 +67,10 @@ async def test_a_burst_at_the_start_is_taken_as_it_comes() -> None:
 
 async def test_silence_stands_in_for_a_muted_microphone_and_then_sound_goes_on() -> None:
     microphone = Microphone(10_000)
-    microphone.push(frame(np.ones(320, np.float32) / 2), 0.0)
+    microphone.push(frame(HALF), 0.0)
     for step in range(101):
         microphone.fill(step * 0.02)
-    microphone.push(frame(np.ones(320, np.float32) / 2), 2.02)
+    microphone.push(frame(HALF), 2.02)
     heard = joined(await everything(microphone))
     assert heard.size == pytest.approx(2.04 * 16_000, abs=640)
     assert heard[0] > 0.4
@@ -86,7 +88,7 @@ async def test_time_goes_on_without_any_microphone() -> None:
 async def test_after_a_stall_nothing_is_filled_before_what_waits_has_come() -> None:
     microphone = Microphone(10_000)
     microphone.fill(0.0)
-    microphone.push(frame(np.ones(320, np.float32) / 2), 0.0)
+    microphone.push(frame(HALF), 0.0)
     microphone.fill(3.0)
     assert microphone.counters.filled_samples == 0
 
@@ -94,6 +96,6 @@ async def test_after_a_stall_nothing_is_filled_before_what_waits_has_come() -> N
 async def test_audio_that_nobody_takes_is_bounded() -> None:
     microphone = Microphone(1000)
     for n in range(200):
-        microphone.push(frame(np.ones(320, np.float32) / 2), n * 0.02)
+        microphone.push(frame(HALF), n * 0.02)
     assert microphone.counters.dropped_samples == 3 * 16_000
     assert joined(await everything(microphone)).size == 16_000

@@ -37,10 +37,14 @@ _CLEAR_S = 3.0
 
 
 class PageRoom(LiveKitRoom):
-    """A LiveKit room for the page of one visitor: it knows when the page is there, and tells it why it is over."""
+    """A LiveKit room for the page of a visitor whom ``options.listen_to`` names.
+
+    It knows when the page is there, and tells it why it is over.
+    """
 
     def __init__(self, rtc_room: rtc.Room, options: LiveKitOptions | None = None, **more: Any) -> None:
         super().__init__(rtc_room, options, **more)
+        self._visitors = () if options is None or isinstance(options.listen_to, str) else options.listen_to
         self._there, self._gone = asyncio.Event(), asyncio.Event()
         self._gone.set()
         sdk.on(rtc_room, "participant_active", self._on_active)
@@ -70,12 +74,12 @@ class PageRoom(LiveKitRoom):
             log.info("a page was not told why it is over", extra={"reason": reason})
 
     def _on_active(self, participant: rtc.RemoteParticipant) -> None:
-        if participant.identity in self.listening_to:
+        if participant.identity in self._visitors:
             self._there.set()
             self._gone.clear()
 
     def _on_left(self, participant: rtc.RemoteParticipant) -> None:
-        if not self.listening_to:
+        if participant.identity in self._visitors:
             self._gone.set()
 
 

@@ -209,6 +209,7 @@ class Signalling:
     def __init__(self) -> None:
         self.made: list[WebSocketRoute] = []
         self.barred = False
+        self._closing: list[asyncio.Task[None]] = []
 
     async def watch(self, page: Page, server: LiveKitServer) -> None:
         await page.route_web_socket(lambda url: url.startswith(server.url), self._opened)
@@ -216,10 +217,11 @@ class Signalling:
     async def cut(self) -> None:
         await self.made[-1].close(code=1001)
 
-    async def _opened(self, route: WebSocketRoute) -> None:
+    def _opened(self, route: WebSocketRoute) -> None:
         self.made.append(route)
         if self.barred:
-            await route.close(code=1001)
+            # Afterwards: what is closed before this returns hangs.
+            self._closing.append(asyncio.create_task(route.close(code=1001)))
         else:
             route.connect_to_server()
 

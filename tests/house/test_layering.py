@@ -164,12 +164,8 @@ def test_an_adapter_is_there_for_a_private_name() -> None:
 
 
 def test_every_package_folder_is_listed_for_the_wheel() -> None:
-    setuptools = project()["tool"]["setuptools"]
-    named_otherwise = {folder: name for name, folder in setuptools["package-dir"].items() if folder != "."}
-    there = {
-        named_otherwise.get("/".join(module.package), ".".join((IMPORT_ROOT, *module.package))) for module in modules()
-    }
-    assert sorted(setuptools["packages"]) == sorted(there)
+    there = {module.package_name for module in modules()}
+    assert sorted(project()["tool"]["setuptools"]["packages"]) == sorted(there)
 
 
 def test_every_package_folder_has_an_init() -> None:

@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from ..kit.repository import FOLDERS, IMPORT_ROOT, ROOT, files, modules, project
+from ..kit.repository import FOLDERS, IMPORT_ROOT, ROOT, files, installed_otherwise, modules, project
 
 pytestmark = pytest.mark.wheel
 
@@ -23,8 +23,21 @@ UV = Path(sys.executable).with_name("uv")
 FULL_SUPPORT = ("3.11", "3.12")
 WITHOUT_CHINESE_VOICE = "3.13"
 COMMAND_LIMIT_S = 300
-MAY_NEED_LOCAL = (f"{IMPORT_ROOT}.engines.cascade.", f"{IMPORT_ROOT}.engines.store.kokoro_graph")
-"""Only modules that begin like this may ask for the ``local`` extra."""
+MAY_NEED = {
+    "local": (
+        f"{IMPORT_ROOT}.engines.cascade.",
+        f"{IMPORT_ROOT}.engines.store.kokoro_graph",
+        f"{IMPORT_ROOT}.plugin.livekit.components.",
+    ),
+    "livekit": (
+        f"{IMPORT_ROOT}.plugin.livekit",
+        f"{IMPORT_ROOT}.plugin.rooms.livekit.",
+        f"{IMPORT_ROOT}.plugin.worker.",
+        f"{IMPORT_ROOT}.demo_room.livekit",
+        "livekit.plugins.venus",
+    ),
+}
+"""Only modules that begin like this may ask for that extra."""
 
 IMPORT_EACH = """
 import importlib, json, sys
@@ -116,9 +129,13 @@ class EmptyEnvironment:
         self.folder = folder
         self.python = folder / "environment" / "bin" / "python"
         run(UV, "venv", "--quiet", "--python", python, self.python.parents[1], cwd=folder)
+        self.add(wheel, extra)
+
+    def add(self, wheel: Path, extra: str) -> None:
+        """Install the wheel with ``extra``."""
         wanted = f"realtime-venus{extra} @ {wheel.as_uri()}"
-        lock = ROOT / "requirements" / "local.lock"
-        run(UV, "pip", "install", "--quiet", "--python", self.python, "--constraint", lock, wanted, cwd=folder)
+        lock = ROOT / "requirements" / "livekit.lock"  # which holds what local.lock holds, at the same versions
+        run(UV, "pip", "install", "--quiet", "--python", self.python, "--constraint", lock, wanted, cwd=self.folder)
 
     def import_each(self, names: Sequence[str]) -> Failures:
         """Import the modules one after the other, away from the checkout."""
@@ -133,29 +150,47 @@ def every_module() -> Sequence[str]:
     return sorted(module.name for module in modules())
 
 
+def installed(path: Path) -> str:
+    """Where a file of the checkout lies in the wheel."""
+    for folder, name in installed_otherwise().items():
+        if path.parent.as_posix() == folder:
+            return f"{name.replace('.', '/')}/{path.name}"
+    return f"{IMPORT_ROOT}/{path.as_posix()}"
+
+
+def all_ask_for(extras: Sequence[str], failed: Failures) -> None:
+    """Every module that failed may ask for one of these extras, and does, in words that say what to install."""
+    for name, (kind, message) in failed.items():
+        assert kind == "MissingExtra", f"{name}: {kind}: {message}"
+        asked = [extra for extra in extras if f"pip install 'realtime-venus[{extra}]'" in message]
+        assert asked, f"{name}: {message}"
+        assert name.startswith(MAY_NEED[asked[0]]), f"{name} needs {asked[0]}"
+
+
 def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     shipped = {name for name in names if ".dist-info/" not in name}
-    tracked = {f"{IMPORT_ROOT}/{path.as_posix()}" for path in files() if path.parts[0] in FOLDERS}
+    tracked = {installed(path) for path in files() if path.parts[0] in FOLDERS}
     assert shipped == tracked
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 @pytest.mark.parametrize("version", [*FULL_SUPPORT, WITHOUT_CHINESE_VOICE])
-def test_every_module_imports_with_the_local_extra(version: str, wheel: Path, tmp_path: Path) -> None:
+def test_every_module_imports_with_its_extra(version: str, wheel: Path, tmp_path: Path) -> None:
     environment = EmptyEnvironment(tmp_path, need_python(version), wheel, "[local]")
-    assert environment.import_each(every_module()) == {}
+    all_ask_for(["livekit"], environment.import_each(every_module()))
     assert project()["project"]["version"] in environment.venus("version")
+    environment.add(wheel, "[livekit,local]")
+    assert environment.import_each(every_module()) == {}
 
 
 def test_without_an_extra_its_modules_say_what_to_install(wheel: Path, tmp_path: Path) -> None:
     environment = EmptyEnvironment(tmp_path, need_python(FULL_SUPPORT[0]), wheel, "")
     failed = environment.import_each(every_module())
-    assert failed, "no module needs the local extra any more: make it part of the core"
-    assert not [name for name in failed if not name.startswith(MAY_NEED_LOCAL)]
-    for name, (kind, message) in failed.items():
-        assert kind == "MissingExtra", f"{name}: {kind}: {message}"
-        assert "pip install 'realtime-venus[local]'" in message
+    assert {name for name in failed if name.startswith(MAY_NEED["local"][0])}, "the local extra is not needed any more"
+    all_ask_for(["local", "livekit"], failed)
     assert project()["project"]["version"] in environment.venus("version")
     assert json.loads(environment.venus("doctor", "--json", exits=1))["can_run"] is False
+    environment.add(wheel, "[livekit]")
+    all_ask_for(["local"], environment.import_each(every_module()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,13 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+@cache
+def installed_otherwise() -> Mapping[str, str]:
+    """The package folders that are installed below another name than the import root, each with that name."""
+    folders: dict[str, str] = project()["tool"]["setuptools"]["package-dir"]
+    return {folder: name for name, folder in folders.items() if folder != "."}
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """A module of one of the package folders."""
@@ -64,9 +71,13 @@ class Module:
         return self.path.parent.parts
 
     @property
+    def package_name(self) -> str:
+        """The name that its package is imported under."""
+        return installed_otherwise().get("/".join(self.package), ".".join((IMPORT_ROOT, *self.package)))
+
+    @property
     def name(self) -> str:
-        parts = self.package if self.path.stem == "__init__" else (*self.package, self.path.stem)
-        return ".".join((IMPORT_ROOT, *parts))
+        return self.package_name if self.path.stem == "__init__" else f"{self.package_name}.{self.path.stem}"
 
 
 @cache

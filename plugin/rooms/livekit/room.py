@@ -24,7 +24,7 @@ from .speakers import SpeakerLog
 from .status import Status
 from .stay import Stay
 from .tracks import Tracks
-from .voice import Voice, VoiceCounters
+from .voice import QUEUE_MS, Voice, VoiceCounters
 from .wire import Wire, WireCounters
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,8 @@ class LiveKitRoom:
         self._mixer = Mixer(self._audio.clock, self._options.mix_wait_ms)
         self._speakers = SpeakerLog()
         self._picture = LatestPicture(self._options.picture_every_ms)
-        self._voice = Voice(self._options.lead_ms, self._stretch_begins)
+        self._mouth = sdk.Source(QUEUE_MS)
+        self._voice = Voice(self._mouth, self._options.lead_ms, self._stretch_begins)
         self._captions = Captions(secrets.token_hex(4))
         self._status = Status()
         self._wire = Wire(rtc_room, self._options.outbox_events, self._track_of)
@@ -246,9 +247,7 @@ class LiveKitRoom:
         try:
             self._wire.state(self._status.agent_state)
             deadline_s = self._options.connect_s
-            self._publication = await sdk.publish_voice(
-                self._rtc, self._voice.native, self._options.track_name, deadline_s
-            )
+            self._publication = await sdk.publish_voice(self._rtc, self._mouth, self._options.track_name, deadline_s)
             for method in requests.METHODS:
                 sdk.offer(self._rtc, method, self._desk.request)
             self._chats = sdk.offer_stream(self._rtc, CHAT, self._chat.opened)
@@ -299,7 +298,7 @@ class LiveKitRoom:
                 in_time = await sdk.unpublish(self._rtc, self._publication, self._options.close_deadline_s)
             if not in_time:
                 log.warning("leaving a room took too long", extra={"reason": self._reason})
-        await self._voice.close()
+        await self._mouth.close()
         log.info("room left", extra={"room": self.kind, "reason": self._reason})
 
     def _end(self, reason: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from ....engines.base import Int16Pcm
 from ..base import PLAYOUT_MS, PLAYOUT_SAMPLES, PlayoutFrame, PlayoutSource
 from . import sdk
 from .stretches import Stretches
@@ -30,6 +32,14 @@ class VoiceCounters:
     """Frames that the SDK did not take."""
 
 
+class Sink(Protocol):
+    """Where frames that sound go; :class:`~.sdk.Source` in a room."""
+
+    async def put(self, pcm: Int16Pcm) -> None:
+        """Take 20 ms; may wait for room in a queue.  Raises :class:`~.sdk.MediaFailed`."""
+        ...
+
+
 class _Silence:
     """What is played until the session says what to play."""
 
@@ -47,8 +57,8 @@ class Voice:
     and never more than 60 ms when it is cut off.  ``begins`` is told the index of every stretch before its sound.
     """
 
-    def __init__(self, lead_ms: int, begins: Callable[[int], None]) -> None:
-        self.native = sdk.Source(QUEUE_MS)
+    def __init__(self, sink: Sink, lead_ms: int, begins: Callable[[int], None]) -> None:
+        self._sink = sink
         self.source: PlayoutSource = _Silence()
         self.counters = VoiceCounters()
         self._lead_s = lead_ms / 1000
@@ -88,10 +98,6 @@ class Voice:
                 due_s += skipped * _FRAME_S
             await asyncio.sleep(max(0.0, wait_s))
 
-    async def close(self) -> None:
-        """Free the native source."""
-        await self.native.close()
-
     async def _send(self, frame: PlayoutFrame) -> None:
         begun = self._stretches.note(frame)
         if begun is not None:
@@ -99,7 +105,7 @@ class Voice:
         if frame.silent:
             return
         try:
-            await self.native.put(frame.pcm)
+            await self._sink.put(frame.pcm)
             self.counters.sent += 1
         except sdk.MediaFailed:
             self.counters.failed += 1

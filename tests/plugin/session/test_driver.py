@@ -11,6 +11,7 @@ from realtime_venus.engines.base import (
     Changes,
     Decided,
     Decision,
+    Frame,
     Language,
     MediaUnit,
     OverlapPhase,
@@ -18,7 +19,7 @@ from realtime_venus.engines.base import (
     Verdict,
 )
 from realtime_venus.plugin.rooms.base import Acknowledge, Configure, Interrupt, Say, TypeText
-from realtime_venus.plugin.rooms.memory import MemoryRoomOptions, TimedCommand
+from realtime_venus.plugin.rooms.memory import MemoryRoom, MemoryRoomOptions, TimedCommand
 from realtime_venus.plugin.timeline import events as ev
 
 from ...kit.fake_engine import ABLE, FakeEngine, FakeSession, coded_voice
@@ -245,6 +246,42 @@ def test_typed_text_say_and_settings_reach_the_engine() -> None:
     ]
     configured = result.one(ev.SessionConfigured)
     assert (configured.language, configured.voice) == ("zh", "tenor")
+
+
+class Crowded(MemoryRoom):
+    """Several people speak: each its own second."""
+
+    def speaker(self, start_ms: int, end_ms: int) -> str | None:
+        return {0: "alice", 1: "bob"}.get(start_ms // 1000)
+
+
+def test_a_room_with_several_people_names_who_spoke_and_typed() -> None:
+    def on_unit(session: FakeSession, unit: MediaUnit) -> None:
+        if unit.start_ms in (500, 1500, 2500):
+            session.hear("hello", start_ms=unit.start_ms)
+
+    typed = [TimedCommand(3000, TypeText("And I?", "carol")), TimedCommand(3100, TypeText("And I?"))]
+    result = run(QUESTION, FakeEngine(on_unit), typed, made=Crowded)
+    assert [event.speaker for event in result.all(ev.UserText)] == ["alice", "bob", "user", "carol", "user"]
+
+
+def test_an_engine_that_does_not_see_is_given_no_pictures() -> None:
+    class Seeing(MemoryRoom):
+        looks = 0
+
+        def latest_frame(self) -> Frame | None:
+            self.looks += 1
+            return None
+
+    looks: list[int] = []
+    for modalities in (("audio",), ("audio", "video")):
+        engine = FakeEngine()
+        engine.modalities = frozenset(modalities)  # pyright: ignore[reportAttributeAccessIssue]
+        room = run(QUESTION, engine, made=Seeing).room
+        assert isinstance(room, Seeing)
+        looks.append(room.looks)
+    assert looks[0] == 0
+    assert looks[1] > 0
 
 
 def test_what_cannot_be_done_is_said_and_nothing_else_happens() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, cast
@@ -154,7 +153,7 @@ def _work(sections: Sections, settings: WorkerSettings, *, drain: bool) -> None:
 
 def run(make: Callable[[], Worker], *, drain: bool) -> None:
     """Run a worker until a signal ends it."""
-    from .signals import stop_on_signals
+    from .signals import end_at_once, stop_on_signals
 
     async def work() -> bool:
         worker = make()
@@ -164,4 +163,4 @@ def run(make: Callable[[], Worker], *, drain: bool) -> None:
 
     if asyncio.run(work()):
         sys.stderr.flush()
-        os._exit(1)  # a job's thread that does not end would keep the process alive for ever
+        end_at_once()  # a job's thread that does not end would keep the process alive for ever

@@ -14,6 +14,12 @@ _log = logging.getLogger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def end_at_once(number: signal.Signals = signal.SIGTERM) -> None:
+    """End the process by a signal, without waiting: an exception would wait for the threads of jobs."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 @contextmanager
 def stop_on_signals() -> Generator[asyncio.Event]:
     """An event that SIGINT and SIGTERM set.  Inside an event loop of the main thread."""
@@ -22,9 +28,7 @@ def stop_on_signals() -> Generator[asyncio.Event]:
 
     def received(number: signal.Signals) -> None:
         if stop.is_set():
-            # Not an exception: threads of jobs would keep the process alive.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            end_at_once(number)
         else:
             _log.info("told to stop; a second signal ends at once", extra={"signal": number.name})
             stop.set()

@@ -32,7 +32,8 @@ async def alone(user: Participant, timeout_s: float = DEADLINE_S) -> None:
 
 
 async def hears_agent(user: Participant) -> None:
-    """Wait until something loud of an agent is heard from now on."""
+    """Wait until there is an agent, and something loud of it is heard from then on."""
+    await user.until(lambda: agents(user), "an agent", DEADLINE_S)
     heard = len(user.loud_s)
     await user.until(lambda: len(user.loud_s) > heard, "the agent is heard", DEADLINE_S)
 

@@ -300,6 +300,9 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
                 self._user_speech(str(event["phase"]))
             case "user.text":
                 self._user_text(event)
+            case "session.recovered" if event["what"] == "engine":
+                self._typed_waits = False
+                self.emit("session_reconnected", llm.RealtimeSessionReconnectedEvent())
             case "latency":
                 self._metrics(str(event["utterance_id"]), int(event["edge_ms"]))
             case "agent.utterance_ended":

@@ -138,6 +138,30 @@ def test_the_engine_learns_that_the_application_interrupted() -> None:
     run_agent(main())
 
 
+def test_a_reply_that_was_asked_for_meanwhile_survives_a_yield() -> None:
+    answered: list[str] = []
+
+    def on_unit(session: FakeSession, unit: Any) -> None:
+        if unit.start_ms == 1300:
+            session.speak("u1", 10.0, WORDS)
+        if session.typed and not answered and unit.start_ms > 4000:
+            answered.append("u2")
+            session.speak("u2", 1.0, "hello there")
+
+    async def main() -> None:
+        async with talk(FakeEngine(on_unit, yielding), INTERRUPTION) as made:
+            await passed(2.0)
+            reply = made.session.generate_reply(instructions="Greet the user.")
+            await passed(8.0)
+            assert made.engine.session.typed == ["Greet the user."]
+            assert reply.exception() is None
+            assert not reply.interrupted
+            assert made.messages[-1].text_content == "hello there"
+            assert made.engine.session.interrupts == []
+
+    run_agent(main())
+
+
 def test_a_speech_of_the_application_is_left_alone() -> None:
     async def sound() -> AsyncGenerator[rtc.AudioFrame]:
         for _ in range(100):

@@ -325,6 +325,25 @@ def test_an_engine_that_breaks_closes_the_agent_session() -> None:
     run_agent(main())
 
 
+def test_an_engine_that_stalls_is_replaced_and_livekit_is_told() -> None:
+    async def main() -> None:
+        engine = FakeEngine(answering(1400, seconds=20.0))
+        async with talk(engine, QUESTION) as made:
+            await passed(3.0)
+            told, errors = collect(made.duplex, "session_reconnected"), collect(made.session, "error")
+            engine.stalled = True
+            await passed(11.0)
+            engine.stalled = False
+            await passed(1.0)
+            assert len(told) == 1
+            assert errors == []
+            assert len(engine.sessions) == 2
+            assert engine.session.restored == b"snapshot of 0"
+            assert made.session.agent_state == "listening"
+
+    run_agent(main())
+
+
 def test_closing_is_repeatable_and_ends_everything() -> None:
     async def main() -> None:
         before = asyncio.all_tasks()

@@ -53,7 +53,7 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
     with ThreadPoolExecutor(4, "venus-load") as pool:
         # llama.cpp holds Python's lock while it loads; before that those begin whose libraries let go of it.
         recogniser = pool.submit(WhisperRecogniser, whisper)
-        voices = pool.submit(_voices, store, threads)
+        voices = pool.submit(load_voices, store, threads)
         model = pool.submit(_reply_model, gguf, settings, threads)
         segmenter = pool.submit(warm_up)
         try:
@@ -127,8 +127,11 @@ def _warm(
     return close
 
 
-def _voices(store: Store, threads: int) -> tuple[VoiceBook, Sequence[Callable[[], None]]]:
-    """The voices, and what warms them."""
+def load_voices(store: Store, threads: int) -> tuple[VoiceBook, Sequence[Callable[[], None]]]:
+    """The voices there are, and what warms them.  Where Kokoro cannot be loaded there is English only, with a warning.
+
+    Raises :class:`~..base.EngineError` when there is no voice at all.
+    """
     hibari = HibariVoice()
     entries = [VoiceEntry(Language.EN, name, hibari) for name in hibari.names]
     try:

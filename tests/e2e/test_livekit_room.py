@@ -70,7 +70,7 @@ async def test_reports_of_the_page_are_playback_truth(livekit_server: LiveKitSer
         assert reports[-1]["end_sample"] == 96_000
         assert not any(event["estimated"] for event in reports if event["first_sample"] > 48_000)
         await alice.ask("venus.ack", {"stretch": 99, "played_ms": 20})
-        assert venus.room.desk_counters.foreign_acks == 1
+        assert venus.room.counters.desk.foreign_acks == 1
 
 
 async def test_an_interruption_silences_the_agent(livekit_server: LiveKitServer) -> None:
@@ -138,7 +138,7 @@ async def test_two_speakers_are_mixed_and_told_apart(livekit_server: LiveKitServ
         await until(lambda: venus.power(start_ms) > 1.5 * min(first, second), "both at once")
         venus.ear.hear("hello", start_ms=spans[1][0])
         await alice.until(lambda: alice.of("user.text"), "the words")
-        assert venus.room.mix_counters.placed_anew == 0
+        assert venus.room.counters.mix.placed_anew == 0
 
 
 async def test_only_the_first_is_listened_to_until_she_leaves(livekit_server: LiveKitServer) -> None:

@@ -124,7 +124,7 @@ async def test_what_is_too_large_is_ignored_and_counted(livekit_server: LiveKitS
         await me.send_text("short", topic="lk.chat")
         await until(lambda: venus.ear.typed, "the short one")
         assert venus.ear.typed == ["short"]
-        assert venus.room.desk_counters.oversized == 2
+        assert venus.room.counters.desk.oversized == 2
         long = {"type": "agent.text", "seq": 0, "utterance_id": "u", "first_sample": 0, "text": "你" * 20_000}
         venus.room.publish(long)
         await alice.until(lambda: long in alice.events, "a long event, in pieces")
@@ -150,7 +150,7 @@ async def test_a_malformed_request_is_refused_with_a_reason(
         with pytest.raises(rtc.RpcError, match=method) as refused:
             await alice.ask(method, payload)
         assert refused.value.code == 400
-        assert venus.room.desk_counters.refused_requests == 1
+        assert venus.room.counters.desk.refused_requests == 1
         assert not venus.ear.said + venus.ear.typed
 
 
@@ -183,6 +183,13 @@ async def test_a_token_that_is_not_accepted(
         await LiveKitRoom.join(livekit_server.url, secret)
     assert refused.value.code == code
     assert secret not in str(refused.value)
+
+
+async def test_a_token_that_lets_an_agent_neither_speak_nor_hear(livekit_server: LiveKitServer) -> None:
+    mute = api.VideoGrants(room_join=True, room=ROOM, can_publish=False, can_subscribe=False)
+    with pytest.raises(JoinRefused, match="can_publish, can_subscribe") as refused:
+        await LiveKitRoom.join(livekit_server.url, livekit_server.token("venus", ROOM, grants=mute))
+    assert refused.value.code == "grants"
 
 
 async def test_a_server_that_is_not_there() -> None:

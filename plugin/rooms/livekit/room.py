@@ -6,9 +6,10 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from ....engines.base import FloatPcm, Frame
+from ....engines.base import FloatPcm, Frame, VenusError
 from ..base import AudioChunk, Command, PlayoutSource
 from ..input import InputCounters, UserAudio
 from . import requests, sdk
@@ -34,6 +35,17 @@ _TICK_S = 0.1
 _ACQUAINT_S = 5.0
 _FILL_AFTER_S = 0.5
 """Without audio for so long the room lets time go on by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomCounters:
+    """The live counters of a room's parts."""
+
+    input: InputCounters
+    mix: MixCounters
+    voice: VoiceCounters
+    wire: WireCounters
+    desk: DeskCounters
 
 
 class LiveKitRoom:
@@ -95,7 +107,11 @@ class LiveKitRoom:
         Raises :class:`JoinRefused`, or :class:`~.sdk.MediaFailed` when the agent may not publish.
         """
         chosen = options or LiveKitOptions()
-        room = cls(await sdk.connect(url, token, chosen.connect_s, encryption), chosen, owns_connection=True)
+        connection = await sdk.connect(url, token, chosen.connect_s, encryption)
+        if missing := sdk.missing_grants(connection):
+            await sdk.disconnect(connection, chosen.close_deadline_s)
+            raise sdk.JoinRefused("grants", f"the token lacks grants that an agent needs: {', '.join(missing)}")
+        room = cls(connection, chosen, owns_connection=True)
         try:
             await room.wait_ready()
         except BaseException:
@@ -192,34 +208,11 @@ class LiveKitRoom:
         return self._stay.connected and not self.closed
 
     @property
-    def desk_counters(self) -> DeskCounters:
-        """What participants sent in vain."""
-        return self._desk.counters
-
-    @property
-    def input_counters(self) -> InputCounters:
-        """What happened to the mix."""
-        return self._audio.counters
-
-    @property
-    def mix_counters(self) -> MixCounters:
-        """What happened on the way into the mix."""
-        return self._mixer.counters
-
-    @property
-    def voice_counters(self) -> VoiceCounters:
-        """What happened to the agent's frames."""
-        return self._voice.counters
-
-    @property
-    def wire_counters(self) -> WireCounters:
-        """What was not sent."""
-        return self._wire.counters
-
-    @property
-    def events_dropped(self) -> int:
-        """Events that gave way to newer ones."""
-        return self._wire.events_dropped
+    def counters(self) -> RoomCounters:
+        """What happened on the way in and out."""
+        return RoomCounters(
+            self._audio.counters, self._mixer.counters, self._voice.counters, self._wire.counters, self._desk.counters
+        )
 
     async def wait_ready(self) -> None:
         """Wait until the agent's track is published.  Raises what prevented it."""
@@ -311,7 +304,7 @@ class LiveKitRoom:
 
     def _lived(self, life: asyncio.Task[None]) -> None:
         if not life.cancelled() and (error := life.exception()) is not None:
-            log.error("a room failed", extra={"room": self.kind}, exc_info=error)
+            log.error("a room failed", extra={"room": self.kind, "error": str(error)}, exc_info=_surprise(error))
 
     async def _keep(self) -> None:
         """Let time go on without audio, and leave when nobody is here or the connection stays away for too long."""
@@ -448,6 +441,11 @@ class LiveKitRoom:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _surprise(error: BaseException) -> BaseException | None:
+    """The error where its place in the code matters: one of ours says everything itself."""
+    return None if isinstance(error, VenusError) else error
 
 
 def _person(participant: rtc.RemoteParticipant) -> Person:

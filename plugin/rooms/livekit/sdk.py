@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"eyJ[\w.-]+")
 
 
 class JoinRefused(VenusError):
-    """The room could not be joined; ``code`` is ``expired``, ``token``, ``unreachable`` or ``failed``."""
+    """The room could not be joined; ``code`` is ``expired``, ``token``, ``grants``, ``unreachable`` or ``failed``."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -88,6 +88,13 @@ async def connect(url: str, token: str, deadline_s: float, encryption: rtc.E2EEO
     except rtc.ConnectError as error:
         raise _refused(url, error.message) from None
     return room
+
+
+def missing_grants(room: rtc.Room) -> list[str]:
+    """The grants that our token lacks, without which an agent can do nothing."""
+    may = room.local_participant.permissions
+    needed = {"can_publish": may.can_publish, "can_subscribe": may.can_subscribe}
+    return [name for name, given in needed.items() if not given]
 
 
 _UNDOING: set[asyncio.Task[None]] = set()

@@ -32,6 +32,8 @@ class WireCounters:
 
     failed: int = 0
     """Messages that the SDK did not take, or not in time."""
+    events_dropped: int = 0
+    """Events that gave way to newer ones."""
     captions_dropped: int = 0
     unwelcomed: int = 0
     """Newcomers who were not told what they had missed."""
@@ -55,14 +57,10 @@ class Wire:
         self._next_chunk = 0
         self.counters = WireCounters()
 
-    @property
-    def events_dropped(self) -> int:
-        """Events that gave way to newer ones."""
-        return self._outbox.dropped
-
     def event(self, event: dict[str, Any]) -> None:
         """Send an event on ``venus.events``."""
         self._outbox.put(event)
+        self.counters.events_dropped = self._outbox.dropped
 
     def caption(self, caption: Caption) -> None:
         """Show a caption; an unsent one of the same segment is replaced."""

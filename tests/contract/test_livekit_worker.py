@@ -19,13 +19,13 @@ from livekit.agents.ipc import job_proc_lazy_main, job_thread_executor
 from livekit.agents.worker import AgentServer as DefinedThere
 from realtime_venus.plugin.worker import adapter
 
-from ..kit.livekit_guest import agent_of, agents, guest
+from ..kit.livekit_guest import agent_of, agents, environment_kept, guest
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
 from ..kit.native_sockets import native_sockets_closed
 
-__all__ = ["native_sockets_closed"]
+__all__ = ["environment_kept", "native_sockets_closed"]
 
-pytestmark = pytest.mark.usefixtures("native_sockets_closed")
+pytestmark = pytest.mark.usefixtures("environment_kept", "native_sockets_closed")
 
 VERSION = metadata.version("livekit-agents")
 NEWS = f"livekit-agents {VERSION} does otherwise than 1.8.9 did: look at plugin/worker/adapter.py"

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import pytest
 from livekit import rtc
 
 from .livekit_participant import Participant, participant
 from .livekit_server import LiveKitServer
 
 DEADLINE_S = 45.0
+_VARIABLES = ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET")
+
+
+@pytest.fixture
+def environment_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes back what livekit-agents writes into the environment of the process that runs its server."""
+    for name in _VARIABLES:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 def agents(user: Participant) -> list[rtc.RemoteParticipant]:

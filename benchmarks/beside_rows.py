@@ -37,7 +37,7 @@ Json = dict[str, Any]
 class Row:
     """One sample of one system.
 
-    ``outcome`` is of interruptions: ``stopped``, ``went_on``, ``own_end`` (it had finished by itself), ``not_speaking``.
+    ``outcome`` is of interruptions: ``stopped``, ``went_on``, ``own_end`` (had finished by itself), ``not_speaking``.
     """
 
     system: str

@@ -12,7 +12,9 @@ from ..input import FRAME_SAMPLES, InputClock
 
 _LAG = INPUT_HZ // 5
 _PATIENCE = 25
-"""Frames (0.5 s) that must lag by more than 200 ms in a row before a source is placed anew: a burst is no lag."""
+"""Frames (0.5 s) that must lag by more than 200 ms in a row before a source is placed anew."""
+_BURST_S = 0.005
+"""What comes closer together lay ready after a stall of ours: it is not late, and lags no longer when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,14 @@ class Mixer:
         if source is None:
             source = self._sources[key] = _Source(speaker, now_s, _on_grid(max(free, wall)))
         self._called(now_s)
+        paced = now_s - source.last_s > _BURST_S
         source.last_s = now_s
         joined = samples if source.rest.size == 0 else np.concatenate([source.rest, samples])
         whole = joined.size - joined.size % FRAME_SAMPLES
         source.rest = joined[whole:]
         for start in range(0, whole, FRAME_SAMPLES):
-            self._place(key, source, joined[start : start + FRAME_SAMPLES], wall, free, now_s)
+            self._follow(source, wall, free, paced=paced)
+            self._place(key, source, joined[start : start + FRAME_SAMPLES], free, now_s)
         return self._ready(now_s)
 
     def remove(self, key: str, now_s: float) -> list[Block]:
@@ -98,12 +102,17 @@ class Mixer:
                 source.last_s = now_s
         self._called_s = now_s
 
-    def _place(self, key: str, source: _Source, frame: FloatPcm, wall: int, free: int, now_s: float) -> None:
-        source.lagging = source.lagging + 1 if wall - source.at > _LAG else 0
+    def _follow(self, source: _Source, wall: int, free: int, *, paced: bool) -> None:
+        if wall - source.at <= _LAG:
+            source.lagging = 0
+        elif paced:
+            source.lagging += 1
         if source.lagging >= _PATIENCE:
             source.lagging = 0
             source.at = _on_grid(max(free, wall))
             self.counters.placed_anew += 1
+
+    def _place(self, key: str, source: _Source, frame: FloatPcm, free: int, now_s: float) -> None:
         position = source.at
         source.at += FRAME_SAMPLES
         if position < free:

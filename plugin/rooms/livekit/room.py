@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from ....engines.base import FloatPcm, Frame, VenusError
+from ....engines.base import Frame, VenusError
 from ..base import AudioChunk, Command, PlayoutSource
-from ..input import InputCounters, UserAudio
+from ..input import InputCounters
 from . import requests, sdk
 from .captions import Captions
 from .chat import ChatReader
 from .desk import Desk, DeskCounters
-from .mixer import Block, MixCounters, Mixer
+from .ears import Ears
+from .mixer import MixCounters
 from .options import LiveKitOptions
 from .people import People, Person, is_agent
 from .pictures import LatestPicture
 from .sdk import rtc
-from .speakers import SpeakerLog
 from .status import Status
 from .stay import Stay
 from .tracks import Tracks
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 CHAT = "lk.chat"
 _TICK_S = 0.1
 _ACQUAINT_S = 5.0
-_FILL_AFTER_S = 0.5
-"""Without audio for so long the room lets time go on by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,7 @@ class LiveKitRoom:
         self._owns = owns_connection
         self._options = options or LiveKitOptions()
         self._people = People(self._options.listen_to, self._options.obey)
-        self._audio = UserAudio(self._options.audio_backlog_ms)
-        self._mixer = Mixer(self._audio.clock, self._options.mix_wait_ms)
-        self._speakers = SpeakerLog()
+        self._ears = Ears(self._options.audio_backlog_ms, self._options.mix_wait_ms, self._now)
         self._picture = LatestPicture(self._options.picture_every_ms)
         self._mouth = sdk.Source(QUEUE_MS)
         self._voice = Voice(self._mouth, self._options.lead_ms, self._stretch_begins)
@@ -79,7 +75,7 @@ class LiveKitRoom:
         self._chat = ChatReader(self._desk.typed, self._desk.too_large)
         self._stay = Stay(self._options, self._now())
         self._tracks = Tracks(
-            rtc_room, self._people, self._options, self._picture, self._clock_ms, self._sound, self._sound_ended
+            rtc_room, self._people, self._options, self._picture, self._ears_ms, self._ears.sound, self._ears.ended
         )
         self._publication: rtc.LocalTrackPublication | None = None
         self._chats = False
@@ -138,7 +134,7 @@ class LiveKitRoom:
 
     def audio(self) -> AsyncIterator[AudioChunk]:
         """Everybody who is listened to, mixed."""
-        return self._audio.chunks()
+        return self._ears.chunks()
 
     def latest_frame(self) -> Frame | None:
         """The newest picture of the chosen source.  Asked for the first time, pictures begin to be received."""
@@ -173,7 +169,7 @@ class LiveKitRoom:
 
     def speaker(self, start_ms: int, end_ms: int) -> str | None:
         """Identity of whoever was loudest between two moments of the input clock (:class:`KnowsSpeakers`)."""
-        found = self._speakers.speaker(start_ms, end_ms)
+        found = self._ears.speaker(start_ms, end_ms)
         heard = self._people.heard
         return found if found is not None or len(heard) != 1 else heard[0]
 
@@ -200,7 +196,7 @@ class LiveKitRoom:
     @property
     def mixed_microphones(self) -> int:
         """How many microphones sound in the mix at the moment."""
-        return self._mixer.sources
+        return self._ears.microphones
 
     @property
     def connected(self) -> bool:
@@ -211,7 +207,11 @@ class LiveKitRoom:
     def counters(self) -> RoomCounters:
         """What happened on the way in and out."""
         return RoomCounters(
-            self._audio.counters, self._mixer.counters, self._voice.counters, self._wire.counters, self._desk.counters
+            self._ears.input_counters,
+            self._ears.mix_counters,
+            self._voice.counters,
+            self._wire.counters,
+            self._desk.counters,
         )
 
     async def wait_ready(self) -> None:
@@ -298,7 +298,7 @@ class LiveKitRoom:
         if not self._ending.is_set():
             self._reason = reason
             self._ending.set()
-            self._audio.close()
+            self._ears.close()
             self._desk.close()
             self._people_changed.set()
 
@@ -315,7 +315,7 @@ class LiveKitRoom:
                 slept_from = now
                 await asyncio.sleep(_TICK_S)
                 now = self._now()
-                self._fill(now, stalled=now - slept_from > 2 * _TICK_S)
+                self._ears.fill(stalled=now - slept_from > 2 * _TICK_S)
                 self._voice.flow(on=self._stay.may_speak(now, subscribed=subscribed.done()))
                 reason = self._stay.leave_because(now)
                 if reason is not None:
@@ -326,12 +326,6 @@ class LiveKitRoom:
     async def _subscribed(self) -> None:
         if self._publication is not None:
             await self._publication.wait_for_subscription()
-
-    def _fill(self, now: float, *, stalled: bool) -> None:
-        # After a stall of the whole loop there may be audio that has come and waits to be read.
-        last = self._audio.last_arrival_s
-        if not stalled and self._audio.clock.started and (last is None or now - last > _FILL_AFTER_S):
-            self._audio.fill(now, lost=self._tracks.microphones > 0)
 
     # -- what the connection tells ----------------------------------------------------------------------------------
 
@@ -395,32 +389,12 @@ class LiveKitRoom:
         self._people_changed.set()
         now = self._now()
         if self._stay.company(now, there=bool(self._people.humans)):
-            self._audio.clock.position(now)  # time begins with the first visitor
+            self._ears.begin()  # time begins with the first visitor
 
-    # -- sound and pictures -----------------------------------------------------------------------------------------
+    # -- what the parts ask for -------------------------------------------------------------------------------------
 
-    def _sound(self, sid: str, identity: str, samples: FloatPcm) -> None:
-        now = self._now()
-        self._audio.counters.received += 1
-        nobody_sent = self._mixer.sources == 0
-        blocks = self._mixer.add(sid, identity, samples, now, self._audio.next_position)
-        if nobody_sent and blocks:
-            self._audio.silence_until(blocks[0].position, now)
-        self._mixed(blocks, now)
-        self._audio.arrived(now)
-
-    def _sound_ended(self, sid: str, identity: str) -> None:
-        now = self._now()
-        self._mixed(self._mixer.remove(sid, now), now)
-        self._speakers.forget(identity)
-
-    def _mixed(self, blocks: list[Block], now: float) -> None:
-        for block in blocks:
-            self._speakers.note(block.position, block.powers)
-            self._audio.put(block.samples, block.position, now)
-
-    def _clock_ms(self) -> float:
-        return self._audio.clock.milliseconds(self._now())
+    def _ears_ms(self) -> float:
+        return self._ears.clock_ms
 
     def _track_of(self, identity: str) -> str | None:
         if identity:

@@ -82,11 +82,6 @@ class Tracks:
         self._order.pop(sid, None)
 
     @property
-    def microphones(self) -> int:
-        """How many microphones are being read."""
-        return sum(1 for sid in self._readers if sid != self._watched)
-
-    @property
     def watched(self) -> str:
         """Sid of the track that pictures come from; empty without one."""
         return self._watched

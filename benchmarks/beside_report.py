@@ -86,12 +86,15 @@ def questions_part(rows: dict[str, list[Row]]) -> list[str]:
             f"| {load_cells(part, quiet)} | {memory:.0f} |"
         )
     found = {system: values for system, part in rows.items() if (values := latencies(part))}
+    ratios: list[str] = []
     for percent in (50, 90):
         peers = [value for peer in PEERS if peer in found and (value := middle(found[peer], percent)) is not None]
-        for system in ("ours", "ours-livekit"):
-            if peers and system in found and (mine := middle(found[system], percent)) is not None:
-                out += ["", f"- {NAMES[system]}, p{percent}: {mine / min(peers):.2f} of the better peer's"]
-    return out
+        ratios += [
+            f"- {NAMES[system]}, p{percent}: {mine / min(peers):.2f} of the better peer's"
+            for system in ("ours", "ours-livekit")
+            if peers and system in found and (mine := middle(found[system], percent)) is not None
+        ]
+    return [*out, "", *ratios] if ratios else out
 
 
 def interruptions_part(rows: dict[str, list[Row]]) -> list[str]:

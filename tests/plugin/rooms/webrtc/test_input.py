@@ -97,24 +97,6 @@ async def test_nothing_of_the_sound_before_a_hole_rings_on_after_it() -> None:
     assert not (await read(audio))[1].samples.any()
 
 
-async def test_a_backlog_is_bounded_and_counted() -> None:
-    audio = UserAudio(1000)
-    for number in range(4):
-        audio.put(SECOND, number * 16_000, 100.0 + number)
-    assert [chunk.position for chunk in await read(audio)] == [48_000]
-    assert audio.counters.dropped_samples == 48_000
-
-
-async def test_without_a_microphone_time_goes_on_in_silence() -> None:
-    audio = UserAudio(10_000)
-    audio.clock.position(100.0)
-    audio.fill(100.5, lost=False)
-    audio.fill(100.6, lost=False)
-    chunks = await read(audio)
-    assert [(chunk.position, chunk.samples.size) for chunk in chunks] == [(0, 8000), (8000, 1600)]
-    assert not any(chunk.samples.any() for chunk in chunks)
-
-
 async def test_lost_audio_becomes_a_gap_while_it_lasts() -> None:
     audio = UserAudio(10_000)
     open_writer(audio, 1).write(FRAME, 960, 0, 100.0)
@@ -122,14 +104,6 @@ async def test_lost_audio_becomes_a_gap_while_it_lasts() -> None:
     first, second = await read(audio)
     assert (first.position, first.samples.size) == (0, 320)
     assert (second.position + second.samples.size, second.samples.size) == (16_000 - 3200, 320)
-
-
-async def test_filling_never_goes_back() -> None:
-    audio = UserAudio(10_000)
-    audio.put(SECOND, 0, 100.0)
-    audio.clock.position(100.0)
-    audio.fill(100.2, lost=False)
-    assert len(await read(audio)) == 1
 
 
 async def test_late_audio_is_dropped_after_its_place_was_filled() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from realtime_venus.engines.base import Changes, Language
 from realtime_venus.plugin.rooms.base import Configure, Interrupt, Say, TypeText
-from realtime_venus.plugin.rooms.messages import MAX_BYTES, pack
+from realtime_venus.plugin.rooms.messages import MAX_BYTES
 from realtime_venus.plugin.rooms.webrtc.messages import (
     AckRtp,
     BadMessage,
@@ -71,22 +71,3 @@ def test_what_means_nothing_is_refused(message: str) -> None:
 def test_no_bytes_do_anything_but_parse_or_be_refused(raw: bytes) -> None:
     with contextlib.suppress(BadMessage):
         parse(raw)
-
-
-def test_short_events_are_one_message() -> None:
-    assert [json.loads(message) for message in pack({"type": "latency", "edge_ms": 5}, 1)] == [
-        {"type": "latency", "edge_ms": 5}
-    ]
-
-
-@given(st.text(alphabet=st.sampled_from('a"\\\n你😀'), min_size=1, max_size=40), st.integers(100, 2000))
-def test_long_events_travel_in_pieces_below_the_limit(text: str, times: int) -> None:
-    event = {"type": "agent.text", "text": text * times}
-    messages = pack(event, 9)
-    assert all(len(message.encode()) <= MAX_BYTES for message in messages)
-    if len(messages) > 1:
-        pieces = [json.loads(message) for message in messages]
-        assert [(p["type"], p["id"], p["index"], p["count"]) for p in pieces] == [
-            ("chunk", 9, index, len(pieces)) for index in range(len(pieces))
-        ]
-        assert json.loads("".join(piece["data"] for piece in pieces)) == event

@@ -79,8 +79,8 @@ async def test_a_new_room_gets_an_agent_that_talks(livekit_server: LiveKitServer
 async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     """Four rooms at once for two workers with two places each: four calls, and the fifth room has none."""
     async with (
-        agent_process(livekit_server, tmp_path, "one") as one,
-        agent_process(livekit_server, tmp_path, "two") as two,
+        agent_process(livekit_server, tmp_path, "one", room={"empty_s": 0.5}) as one,
+        agent_process(livekit_server, tmp_path, "two", room={"empty_s": 0.5}) as two,
         asyncio.TaskGroup() as group,
     ):
         leave = asyncio.Event()

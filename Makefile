@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BROWSER ?= yes
 ARGS ?=
+LOCK ?= local
 BIN := .venv/bin
 TESTS := $(if $(filter no,$(BROWSER)),-m "not browser",)
 
@@ -11,8 +12,8 @@ TESTS := $(if $(filter no,$(BROWSER)),-m "not browser",)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## talk to Venus in the browser, without any network after the first time
-	@PYTHON="$(PYTHON)" requirements/venv.sh local
+demo: ## talk to Venus in the browser, without any network after the first time (LOCK=livekit for LiveKit rooms)
+	@PYTHON="$(PYTHON)" requirements/venv.sh $(LOCK)
 	@$(BIN)/venus models pull
 	@$(BIN)/venus demo $(ARGS)
 

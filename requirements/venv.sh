@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv and installs a lock into it, then the project itself.   usage: requirements/venv.sh local|dev
+# Makes .venv and installs a lock into it, then the project itself.   usage: requirements/venv.sh local|livekit|dev
 # Says nothing and does nothing when that has been done already.
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,8 +11,9 @@ fingerprint() { # of everything the content of .venv depends on
     cat "requirements/$1.lock" pyproject.toml requirements/venv.sh | cksum
 }
 
-# dev.lock holds everything that local.lock holds, at the same versions.
-for lock in "$wanted" dev; do
+# Each of these holds everything that those before it hold, at the same versions.
+case $wanted in local) larger="livekit dev" ;; livekit) larger=dev ;; *) larger= ;; esac
+for lock in "$wanted" $larger; do
     if [ "$(cat ".venv/installed-$lock" 2>/dev/null)" = "$(fingerprint "$lock")" ]; then exit 0; fi
 done
 

@@ -65,5 +65,6 @@ if ! .venv/bin/uv pip install $quiet --python .venv/bin/python \
 fi
 # Its sources have escapes that Python warns of when it compiles them, which would be in the middle of a conversation.
 .venv/bin/python -W ignore -m compileall -q .venv/lib/python*/site-packages/jieba
-pip install --quiet --no-deps --no-build-isolation -e .
+# Setuptools warns of editable installs in general.
+PYTHONWARNINGS=ignore pip install --quiet --no-deps --no-build-isolation -e .
 fingerprint "$wanted" >".venv/installed-$wanted"

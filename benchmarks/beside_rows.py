@@ -21,7 +21,11 @@ from realtime_venus.engines.base import OUTPUT_HZ, Int16Pcm
 QUIET_CORES = 0.15
 FRAME_S = 0.02
 GAP_S = 0.5
-"""Less silence than this is inside the agent's speech."""
+"""Less silence than this is inside a sentence."""
+SENTENCE_GAP_S = 1.5
+"""Less silence than this is between sentences of one turn, unless the agent was cut there."""
+START_SLACK_S = 0.3
+"""A turn that begins so soon after the onset was on its way: it counts as speaking, as in ``peers/score.py``."""
 AFTER_S = 1.0
 """An agent that speaks for so long after the interruption's end has gone on."""
 BEFORE_S, SLACK_S = 0.1, 0.15
@@ -78,15 +82,29 @@ def segments(track: Int16Pcm) -> list[tuple[float, float]]:
     return found
 
 
+def turns(spoken: list[tuple[float, float]], cuts: list[float]) -> list[tuple[float, float]]:
+    """The agent's turns, as ``peers/score.py`` joins them."""
+    found: list[tuple[float, float]] = []
+    for start, end in spoken:
+        last = found[-1] if found else None
+        joined = last is not None and start - last[1] < SENTENCE_GAP_S
+        if last is not None and joined and not any(last[1] - BEFORE_S <= at <= start for at in cuts):
+            found[-1] = (last[0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
 def times(events: list[Json], kinds: set[str]) -> list[float]:
     """When events of these kinds happened, but not pauses of a playback that plays nothing."""
     return [float(event["t"]) for event in events if event["type"] in kinds and event.get("open", True)]
 
 
 def judge(row: Row, track: Int16Pcm, about: Json, events: list[Json]) -> None:
-    """Fill in what an interruption did."""
+    """Fill in what an interruption did, by the rules of ``peers/score.py``."""
     onset, end = (float(value) for value in about["timestamp"])
-    active = next(((a, b) for a, b in segments(track) if a <= onset < b), None)
+    cuts = times(events, CUTS)
+    active = next(((a, b) for a, b in turns(segments(track), cuts) if a <= onset + START_SLACK_S and b > onset), None)
     if active is None:
         row.outcome = "not_speaking"
         return
@@ -94,7 +112,7 @@ def judge(row: Row, track: Int16Pcm, about: Json, events: list[Json]) -> None:
     row.hold_s = round(holds[0] - onset, 3) if holds else None
     if active[1] > end + AFTER_S:
         row.outcome = "went_on"
-    elif not any(onset - BEFORE_S <= at <= active[1] + SLACK_S for at in times(events, CUTS)):
+    elif not any(onset - BEFORE_S <= at <= active[1] + SLACK_S for at in cuts):
         row.outcome = "own_end"
     else:
         row.outcome = "stopped"

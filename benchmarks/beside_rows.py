@@ -113,7 +113,7 @@ def judge(row: Row, track: Int16Pcm, about: Json, events: list[Json]) -> None:
     if active[1] > end + AFTER_S:
         row.outcome = "went_on"
     elif not any(onset - BEFORE_S <= at <= active[1] + SLACK_S for at in cuts):
-        row.outcome = "own_end"
+        row.outcome, row.hold_s = "own_end", None
     else:
         row.outcome = "stopped"
         row.silence_s = round(active[1] - onset, 3)

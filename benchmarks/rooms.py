@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
+import gc
 import json
 import sys
 import tempfile
@@ -35,6 +37,16 @@ SETTLE_S = 15.0
 """A new session is made ready in the background: its rules are read, its voice is loaded."""
 PICTURE_EVERY_S = 1.0
 READY_S = 40.0
+
+
+def private_mb() -> float:
+    """Resident memory of our own: without mapped model files, which come and go, and without what is free again."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    memory = psutil.Process().memory_info()
+    return (memory.rss - int(getattr(memory, "shared", 0))) / 1e6
 
 
 class Visits:
@@ -104,8 +116,7 @@ async def measure(seconds: float) -> dict[str, float]:
             await asyncio.sleep(seconds)
         found = cores(load.rows)
         others.append(found.others)
-        memory = psutil.Process().memory_info()
-        return found.own, (memory.rss - int(getattr(memory, "shared", 0))) / 1e6  # mapped model files come and go
+        return found.own, private_mb()
 
     engine = create()
     await engine.load()

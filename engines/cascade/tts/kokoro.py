@@ -57,7 +57,7 @@ class PieceSizes:
     piece is ready before those before it have been played.
     """
 
-    frames: tuple[int, ...] = (10, 9, 10, 11, 12, 14, 17, 21, 27, 32)
+    frames: tuple[int, ...] = (12, 9, 10, 11, 12, 14, 17, 21, 27, 32)
     context: int = 2
     rest: int = 4
 

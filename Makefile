@@ -3,9 +3,10 @@
 PYTHON ?= python3
 BROWSER ?= yes
 ARGS ?=
+JOBS ?= 2
 LOCK ?= local
 BIN := .venv/bin
-TESTS := $(if $(filter no,$(BROWSER)),-m "not browser",)
+WITHOUT := $(if $(filter no,$(BROWSER)), and not browser,)
 
 .PHONY: help demo test lint format dev bench lock clean
 
@@ -24,7 +25,8 @@ test: dev ## every test; BROWSER=no leaves out those in Chromium, ARGS="..." goe
 	@$(if $(filter no,$(BROWSER)),true,requirements/chromium.sh)
 	@requirements/livekit-server.sh >/dev/null
 	@$(BIN)/venus models pull
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report= -m "not alone$(WITHOUT)" $(ARGS) || [ $$? = 5 ]
+	@$(BIN)/python -m pytest --cov --cov-append --cov-report=term:skip-covered -m "alone$(WITHOUT)" $(ARGS) || [ $$? = 5 ] # 5: none of these was asked for
 
 lint: dev ## style, format and types
 	@$(BIN)/ruff check .

@@ -30,7 +30,7 @@ from ..kit.speech import error_rate
 
 __all__ = ["native_sockets_closed"]
 
-pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
+pytestmark = [pytest.mark.models, pytest.mark.alone, pytest.mark.usefixtures("native_sockets_closed")]
 
 ROOM = "talk"
 ANSWER_S = 120.0
@@ -89,7 +89,8 @@ def strangers() -> list[str]:
     """Addresses beyond this machine that this process is connected to."""
     connections = psutil.Process().net_connections(kind="inet")
     remote = {connection.raddr.ip for connection in connections if connection.raddr}
-    return sorted(address for address in remote if not ip_address(address).is_loopback)
+    own = {address.address.partition("%")[0] for interface in psutil.net_if_addrs().values() for address in interface}
+    return sorted(address for address in remote - own if not ip_address(address).is_loopback)
 
 
 async def speak(person: Participant, audio: FloatPcm) -> None:

@@ -1,4 +1,4 @@
-# Talk to Venus:   make demo        Everything here works on a machine that has only Python, git and make.
+# Talk to Venus:   make demo        Everything here works on a machine that has only Python, git and make; the tests need Go too.
 
 PYTHON ?= python3
 BROWSER ?= yes

@@ -86,8 +86,8 @@ class PageRoom(LiveKitRoom):
 class LiveKitTransport:
     """Makes a room of the LiveKit server for each conversation and joins it.
 
-    Nobody can guess the name of a room.  A page's token opens that one room, and only for the microphone and the
-    camera, listening and messages: it neither administers the room nor changes what is written on the visitor.
+    Nobody can guess the name of a room.  A page's token opens that one room, and only for the microphone,
+    listening and messages: it neither administers the room nor changes what is written on the visitor.
     """
 
     name: Literal["webrtc", "livekit"] = "livekit"
@@ -98,6 +98,7 @@ class LiveKitTransport:
         self._access = access
         self._grace_s = grace_s
         self._options = options or LiveKitOptions()
+        self._deleting: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Opened:
         name, visitor = f"venus-{secrets.token_urlsafe(24)}", f"visitor-{secrets.token_urlsafe(12)}"
@@ -105,7 +106,7 @@ class LiveKitTransport:
         try:
             async with asyncio.timeout(self._access.join_deadline_s):
                 await self._create(name)
-                room = await self._join(name, agent, visitor)
+                room = await self._join_or_delete(name, agent, visitor)
         except JoinRefused as error:
             log.warning("a LiveKit room could not be joined", extra={"error": str(error)})
             code = "livekit_refused" if error.code in ("token", "expired") else "livekit_down"
@@ -130,12 +131,22 @@ class LiveKitTransport:
         async with self._api() as client:
             request = api.CreateRoomRequest(
                 name=name,
-                max_participants=2,
+                max_participants=1,  # the visitor: the server does not count agents
                 # Only for when this process is gone: otherwise it removes the room itself.
                 empty_timeout=int(self._grace_s) + 60,
                 departure_timeout=int(self._grace_s) + 60,
             )
             await client.room.create_room(request)
+
+    async def _join_or_delete(self, name: str, agent: str, visitor: str) -> PageRoom:
+        try:
+            return await self._join(name, agent, visitor)
+        except BaseException:
+            # On a task of its own: what could not be joined in time must not hold up who is told so.
+            deleting = asyncio.create_task(self._delete(name), name="livekit-delete")
+            self._deleting.add(deleting)
+            deleting.add_done_callback(self._deleting.discard)
+            raise
 
     async def _join(self, name: str, agent: str, visitor: str) -> PageRoom:
         only = {
@@ -178,7 +189,7 @@ class LiveKitTransport:
             room_join=True,
             room=room,
             can_publish=True,
-            can_publish_sources=["microphone", "camera"],
+            can_publish_sources=["microphone"],
             can_subscribe=True,
             can_publish_data=True,
             can_update_own_metadata=False,

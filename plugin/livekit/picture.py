@@ -17,6 +17,8 @@ class NewestPicture:
         self._captured_ms = 0.0
         self.received = 0
         self.converted = 0
+        self.failed = 0
+        """Pictures that LiveKit could not convert."""
 
     def put(self, frame: rtc.VideoFrame, captured_ms: float) -> None:
         """Keep ``frame``; the one before it is forgotten."""
@@ -28,8 +30,13 @@ class NewestPicture:
         if self._raw is None or int(start_ms // self._unit_ms) == int(end_ms // self._unit_ms):
             return None
         raw, self._raw = self._raw, None
+        try:
+            image = _rgb(raw)
+        except Exception:  # noqa: BLE001 - LiveKit raises nothing narrower, and a bad picture must not end a call
+            self.failed += 1
+            return None
         self.converted += 1
-        return Frame(_rgb(raw), self._captured_ms)
+        return Frame(image, self._captured_ms)
 
 
 _CHANNELS = {rtc.VideoBufferType.RGBA: [0, 1, 2], rtc.VideoBufferType.BGRA: [2, 1, 0]}

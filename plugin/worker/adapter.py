@@ -10,6 +10,7 @@ The release is checked when this module is imported; what is relied on is observ
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -41,7 +42,8 @@ __all__ = [
     "rtc",
 ]
 
-_VERSION = "1.8."
+_LEAST, _BELOW = (1, 8, 9), (1, 9)
+_LEADING_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _UNREGISTERED = "unregistered"
 FULL = 1.0
 """Load from which on the worker is reported as full."""
@@ -54,10 +56,12 @@ class UnsupportedLiveKitAgents(VenusError):
 def check_version(version: Callable[[str], str] = metadata.version) -> None:
     """Raise :class:`UnsupportedLiveKitAgents` unless the installed release is one of the observed ones."""
     found = version("livekit-agents")
-    if not found.startswith(_VERSION):
+    numbers = _LEADING_NUMBERS.match(found)
+    release = tuple(int(part) for part in numbers.group().split(".")) if numbers else ()
+    if not _LEAST <= release < _BELOW:
         raise UnsupportedLiveKitAgents(
-            f"livekit-agents {found} is installed, the worker was written for {_VERSION}x: "
-            f"pip install 'livekit-agents=={_VERSION}*'"
+            f"livekit-agents {found} is installed, the worker was written for >=1.8.9,<1.9: "
+            "pip install 'livekit-agents>=1.8.9,<1.9'"
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...engines.base import Engine, EngineFull, SessionOptions
 from ..rooms.livekit.options import LiveKitOptions
 from ..rooms.livekit.room import LiveKitRoom
+from ..rooms.livekit.sdk import redacted
 from ..session import Session, SessionSettings
 from ..timeline import Subscription
 from ..timeline import events as ev
@@ -125,9 +126,8 @@ class Calls:
             async with asyncio.timeout(self._equipment.room.connect_s):
                 await context.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)  # the room subscribes
         except (rtc.ConnectError, TimeoutError) as error:
-            _log.warning(
-                "a room could not be joined", extra={"job_id": context.job.id, "error": str(error) or "timeout"}
-            )
+            said = redacted(error.message) if isinstance(error, rtc.ConnectError) else "timeout"
+            _log.warning("a room could not be joined", extra={"job_id": context.job.id, "error": said})
             return "not_connected"
         if options is None:
             await call.wait_stopped(VISIT_S)  # the attribute that says why was given when the job was accepted

@@ -40,7 +40,6 @@ def token(settings: WorkerSettings, room: str, identity: str) -> str:
         can_subscribe=True,
         can_publish_data=True,
         can_update_own_metadata=True,
-        agent=True,
     )
     return (
         api.AccessToken(settings.key, settings.secret)

@@ -117,6 +117,8 @@ class Refuser:
 
 def test_other_releases_are_refused_by_name() -> None:
     adapter.check_version(lambda _: "1.8.12")
+    with pytest.raises(adapter.UnsupportedLiveKitAgents, match=r"1\.8\.8 is installed"):
+        adapter.check_version(lambda _: "1.8.8")
     with pytest.raises(adapter.UnsupportedLiveKitAgents, match=r"1\.9\.0.*pip install"):
         adapter.check_version(lambda _: "1.9.0")
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from livekit import api, rtc
 from realtime_venus.demo_room.demo import transport
-from realtime_venus.demo_room.settings import RoomSettings
+from realtime_venus.demo_room.livekit import LiveKitTransport
+from realtime_venus.demo_room.settings import LiveKitAccess, RoomSettings
+from realtime_venus.demo_room.transport import NoConnection
 from realtime_venus.engines.base import Language, SessionOptions
 from realtime_venus.plugin.rooms.livekit import LiveKitRoom, sdk
 
@@ -89,7 +91,7 @@ async def test_a_token_opens_one_room_for_a_short_time_and_no_more(start: Start,
         "roomJoin": True,
         "room": room,
         "canPublish": True,
-        "canPublishSources": ["microphone", "camera"],
+        "canPublishSources": ["microphone"],
         "canSubscribe": True,
         "canPublishData": True,
         "canUpdateOwnMetadata": False,
@@ -109,6 +111,35 @@ async def test_rooms_and_visitors_cannot_be_guessed(start: Start, livekit_server
     assert len(set(names)) == len(names)
     assert all(len(one["video"]["room"].removeprefix("venus-")) >= 32 for one in said)
     assert all(len(one["sub"].removeprefix("visitor-")) >= 16 for one in said)
+
+
+async def test_a_second_person_finds_the_room_full(start: Start, livekit_server: LiveKitServer) -> None:
+    async with start(livekit=access(livekit_server)) as server:
+        answer = await begun(server)
+        visitor, stranger = rtc.Room(), rtc.Room()
+        await visitor.connect(livekit_server.url, answer["livekit"]["token"])
+        try:
+            (room,) = await rooms(livekit_server)
+            with pytest.raises(rtc.ConnectError):
+                await stranger.connect(livekit_server.url, livekit_server.token("stranger", room))
+        finally:
+            await stranger.disconnect()
+            await visitor.disconnect()
+
+
+async def test_a_room_that_could_not_be_joined_is_not_left_behind(livekit_server: LiveKitServer) -> None:
+    access_ = LiveKitAccess.model_validate(access(livekit_server))
+
+    class Unjoinable(LiveKitTransport):
+        async def _join(self, name: str, agent: str, visitor: str) -> Any:
+            assert await rooms(livekit_server) == [name]
+            raise sdk.JoinRefused("unreachable", "nobody is there")
+
+    with pytest.raises(NoConnection):
+        await Unjoinable(access_, 1.0).open()
+    (deleting,) = (task for task in asyncio.all_tasks() if task.get_name() == "livekit-delete")
+    await deleting
+    assert await rooms(livekit_server) == []
 
 
 async def test_a_lost_page_gets_a_new_token_for_its_old_place(start: Start, livekit_server: LiveKitServer) -> None:
@@ -243,7 +274,6 @@ async def test_stopping_ends_every_conversation_and_leaves_no_room(start: Start,
 
 async def test_who_comes_in_while_it_stops_is_put_out_again(livekit_server: LiveKitServer) -> None:
     from realtime_venus.demo_room.conversations import Conversations
-    from realtime_venus.demo_room.transport import NoConnection
 
     settings = RoomSettings.model_validate({"livekit": access(livekit_server)})
     conversations = Conversations(ScriptedHost(), transport(settings), 1)

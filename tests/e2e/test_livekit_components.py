@@ -30,7 +30,7 @@ from ..kit.speech import error_rate
 
 __all__ = ["native_sockets_closed"]
 
-pytestmark = [pytest.mark.models, pytest.mark.alone, pytest.mark.usefixtures("native_sockets_closed")]
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
 
 ROOM = "talk"
 ANSWER_S = 120.0

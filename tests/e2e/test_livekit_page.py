@@ -443,7 +443,6 @@ async def test_the_stop_button_silences_her(livekit_server: LiveKitServer, tmp_p
 
 
 @pytest.mark.models
-@pytest.mark.alone
 async def test_a_question_is_answered_aloud(
     livekit_server: LiveKitServer, recogniser: WhisperRecogniser, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from ..kit.native_sockets import native_sockets_closed
 
 __all__ = ["native_sockets_closed"]
 
-pytestmark = [pytest.mark.models, pytest.mark.alone, pytest.mark.usefixtures("native_sockets_closed")]
+pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
 
 ANSWER_S = 120.0
 QUESTION = "en_turn_taking_01"

@@ -25,7 +25,7 @@ from ..kit.kits import KIT_HZ, render, sample
 from ..kit.speech import error_rate
 from .listening import Recording, first_silence, prepare, record, stretches, write
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.alone]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 VENUS = str(Path(sys.executable).with_name("venus"))
 READY_S = 240

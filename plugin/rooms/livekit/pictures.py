@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....engines.base import Frame
-from .sdk import rtc, upright
+from .sdk import MediaFailed, rtc, upright
 
 
 class LatestPicture:
@@ -16,6 +16,8 @@ class LatestPicture:
         self._converted: Frame | None = None
         self.received = 0
         self.conversions = 0
+        self.failed = 0
+        """Pictures that could not be converted; the one before stays."""
 
     def put(self, event: rtc.VideoFrameEvent, captured_ms: float) -> None:
         """Keep a frame, captured at ``captured_ms`` of the room's clock."""
@@ -26,9 +28,13 @@ class LatestPicture:
         """The newest picture as upright RGB, or ``None`` where there is none."""
         last = self._converted
         if self._raw is not None and (last is None or self._captured_ms - last.captured_ms >= self._every_ms):
-            self._converted = Frame(upright(self._raw), self._captured_ms)
-            self._raw = None
-            self.conversions += 1
+            raw, self._raw = self._raw, None
+            try:
+                self._converted = Frame(upright(raw), self._captured_ms)
+            except MediaFailed:
+                self.failed += 1
+            else:
+                self.conversions += 1
         return self._converted
 
     def clear(self) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -106,8 +106,13 @@ async def _undo(room: rtc.Room, joining: asyncio.Task[None]) -> None:
         await room.disconnect()
 
 
+def redacted(message: str) -> str:
+    """What the SDK says, without the token that it likes to quote."""
+    return _TOKEN.sub("(the token)", message)
+
+
 def _refused(url: str, message: str) -> JoinRefused:
-    said = _TOKEN.sub("(the token)", message)
+    said = redacted(message)
     if "token is expired" in said:
         return JoinRefused("expired", "the token has expired: make a new one")
     if "401" in said or "403" in said:
@@ -190,6 +195,18 @@ def samples_of(frame: rtc.AudioFrame) -> FloatPcm:
     return np.frombuffer(frame.data, dtype=np.int16).astype(np.float32) / np.float32(32768.0)
 
 
+_Event = TypeVar("_Event")
+
+
+async def events_of(stream: AsyncIterable[_Event]) -> AsyncIterator[_Event]:
+    """What comes of a stream.  Raises :class:`MediaFailed`."""
+    try:
+        async for event in stream:
+            yield event
+    except Exception as error:  # the SDK raises nothing narrower
+        raise MediaFailed(str(error) or type(error).__name__) from error
+
+
 def hear(track: rtc.Track) -> rtc.AudioStream:
     """The track at 16 kHz mono, in frames of 20 ms, whatever its own rate and channels are."""
     return rtc.AudioStream(track, capacity=_FRAMES, sample_rate=INPUT_HZ, num_channels=1, frame_size_ms=20)
@@ -211,8 +228,11 @@ def see(track: rtc.Track) -> rtc.VideoStream:
 
 
 def upright(event: rtc.VideoFrameEvent) -> RgbImage:
-    """The frame as RGB, turned as its sender says (clockwise)."""
-    frame = event.frame.convert(rtc.VideoBufferType.RGB24)
+    """The frame as RGB, turned as its sender says (clockwise).  Raises :class:`MediaFailed`."""
+    try:
+        frame = event.frame.convert(rtc.VideoBufferType.RGB24)
+    except Exception as error:  # the SDK raises nothing narrower
+        raise MediaFailed(str(error) or type(error).__name__) from error
     image = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 3)
     return np.ascontiguousarray(np.rot90(image, k=-_QUARTER_TURNS.get(cast(int, event.rotation), 0)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from .options import LiveKitOptions
 from .people import People
 from .pictures import LatestPicture
 from .sdk import rtc
+
+log = logging.getLogger(__name__)
 
 _MICROPHONES = (rtc.TrackSource.SOURCE_MICROPHONE, rtc.TrackSource.SOURCE_UNKNOWN)
 _CAMERAS = (rtc.TrackSource.SOURCE_CAMERA, rtc.TrackSource.SOURCE_UNKNOWN)
@@ -163,8 +166,10 @@ class Tracks:
     async def _hear(self, sid: str, identity: str, track: rtc.Track) -> None:
         stream = sdk.hear(track)
         try:
-            async for event in stream:
+            async for event in sdk.events_of(stream):
                 self._sound(sid, identity, sdk.samples_of(event.frame))
+        except sdk.MediaFailed as error:
+            log.warning("a microphone can be heard no longer", extra={"error": str(error)})
         finally:
             self._ended(sid, identity)
             await sdk.close_stream(stream, _CLOSE_S)
@@ -172,9 +177,11 @@ class Tracks:
     async def _watch(self, track: rtc.Track) -> None:
         stream = sdk.see(track)
         try:
-            async for event in stream:
+            async for event in sdk.events_of(stream):
                 if event.frame.width <= _PLACEHOLDER:
                     continue
                 self._picture.put(event, self._clock_ms())
+        except sdk.MediaFailed as error:
+            log.warning("a picture can be seen no longer", extra={"error": str(error)})
         finally:
             await sdk.close_stream(stream, _CLOSE_S)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
+from livekit import api
 from realtime_venus.engines.base import MediaUnit
 from realtime_venus.plugin.rooms.livekit.sdk import JoinRefused
 from realtime_venus.plugin.worker.settings import MissingCredentials, WorkerSettings
-from realtime_venus.plugin.worker.visit import Visit, visit
+from realtime_venus.plugin.worker.visit import Visit, token, visit
 
 from ...kit.fake_engine import FakeEngine, FakeSession
 from ...kit.livekit_guest import agent_of, alone, guest, hears_agent
@@ -51,3 +53,12 @@ async def test_without_credentials_nothing_is_tried() -> None:
     nothing = WorkerSettings.model_validate({"url": "", "api_key": None, "api_secret": None})
     with pytest.raises(MissingCredentials):
         await visit(Visit("lobby"), FakeEngine(), nothing, asyncio.Event())
+
+
+def test_the_token_opens_one_room_and_nothing_else(livekit_server: LiveKitServer) -> None:
+    claims = api.TokenVerifier(KEY, SECRET).verify(token(settings_of(livekit_server), "lobby", "venus-itself"))
+    assert claims.video is not None
+    given = {name for name, value in dataclasses.asdict(claims.video).items() if value}
+    expected = {"room_join", "room", "can_publish", "can_subscribe", "can_publish_data", "can_update_own_metadata"}
+    assert given == expected
+    assert (claims.video.room, claims.kind, claims.identity) == ("lobby", "agent", "venus-itself")

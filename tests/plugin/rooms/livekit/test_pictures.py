@@ -58,3 +58,17 @@ def test_what_is_over_is_forgotten() -> None:
     assert latest.get() is None
     latest.put(picture(), 10.0)
     assert latest.get() is not None
+
+
+def test_a_picture_that_cannot_be_converted_leaves_the_one_before() -> None:
+    latest = LatestPicture(0)
+    latest.put(picture(), 0.0)
+    before = latest.get()
+    odd = rtc.VideoFrame(64, 32, rtc.VideoBufferType.RGBA, bytes(64 * 32 * 4))  # LiveKit has no way from it to RGB
+    latest.put(rtc.VideoFrameEvent(odd, 0, cast(Any, rtc.VideoRotation.VIDEO_ROTATION_0)), 600.0)
+    assert latest.get() is before
+    assert latest.failed == 1
+    latest.put(picture(), 700.0)
+    after = latest.get()
+    assert after is not None
+    assert after.captured_ms == 700.0

@@ -50,16 +50,14 @@ def load(settings: CascadeSettings, store: Store) -> Parts:
     whisper = store.path("whisper-base/model.bin").parent
     smart_turn = store.path("smart-turn-v3.2-cpu.onnx")
     threads = threads_for(settings)
-    with ThreadPoolExecutor(4, "venus-load") as pool:
+    with ThreadPoolExecutor(3, "venus-load") as pool:
         # llama.cpp holds Python's lock while it loads; before that those begin whose libraries let go of it.
         recogniser = pool.submit(WhisperRecogniser, whisper)
         voices = pool.submit(load_voices, store, threads)
         model = pool.submit(_reply_model, gguf, settings, threads)
-        segmenter = pool.submit(warm_up)
         try:
             embedder = Embedder()
             turns = SmartTurn(smart_turn)
-            segmenter.result()
             book, warm_voices = voices.result()
             parts = Parts(
                 recogniser=recogniser.result(),
@@ -108,7 +106,7 @@ def _warm(
             model.prefill(slot_of(0, language), opening(brief, language, local_clock()), ended.is_set)
 
     def warm() -> None:
-        for step in (warm_recogniser, *warm_voices, rules):
+        for step in (warm_recogniser, warm_up, *warm_voices, rules):
             if ended.is_set():
                 return
             try:

@@ -9,6 +9,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final, Protocol, cast
 
 from ...base import EngineError
@@ -61,6 +63,16 @@ class _Cn2an(Protocol):
     def an2cn(self, number: str) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    word: Callable[[str], str]
+    jieba: _Jieba
+    cn2an: _Cn2an
+
+
+_PACKAGES: Final = ("misaki", "jieba", "cn2an")
+
+
 def has_han(text: str) -> bool:
     """Whether the text has Chinese characters."""
     return _HAN.search(text) is not None
@@ -75,20 +87,9 @@ class MandarinPhonemes:
     def __init__(self, english: Phonemes) -> None:
         self._english = english
         self._lock = threading.Lock()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # jieba's own source warns when first compiled
-            try:
-                misaki = cast(_Misaki, importlib.import_module("misaki.zh"))
-                self._jieba = cast(_Jieba, importlib.import_module("jieba"))
-                self._cn2an = cast(_Cn2an, importlib.import_module("cn2an"))
-            except ImportError as error:
-                version = ".".join(map(str, sys.version_info[:2]))
-                raise EngineError(
-                    f"Chinese speech needs the package misaki[zh] 0.9.4, which has no release for every Python "
-                    f"(this is {version}; 3.11 and 3.12 have it): pip install 'realtime-venus[local]' there"
-                ) from error
-        self._jieba.setLogLevel(logging.CRITICAL)
-        self._word = misaki.ZHG2P.word2ipa
+        self._tools: _Tools | None = None
+        if any(find_spec(package) is None for package in _PACKAGES):
+            raise _unavailable()
 
     def __call__(self, text: str) -> str:
         with self._lock:
@@ -100,14 +101,39 @@ class MandarinPhonemes:
         if match.lastgroup == "en":
             return f" {self._english(part)} "
         if match.lastgroup == "zh":
-            return " ".join(self._word(word) for word in self._jieba.lcut(part)).replace(_NEUTRAL_MARK, "")
+            tools = self._loaded()
+            return " ".join(tools.word(word) for word in tools.jieba.lcut(part)).replace(_NEUTRAL_MARK, "")
         if match.lastgroup == "number":
             return f" {self._number(part)} "
         return _POINTS.get(part, part if part == " " else "")
 
     def _number(self, digits: str) -> str:
+        tools = self._loaded()
         try:
-            spoken = self._cn2an.an2cn(digits)
+            spoken = tools.cn2an.an2cn(digits)
         except ValueError:  # longer than any number word
             spoken = "".join("零一二三四五六七八九"[int(digit)] for digit in digits if digit.isdigit())
-        return self._word(spoken)
+        return tools.word(spoken)
+
+    def _loaded(self) -> _Tools:
+        """The packages, which take half a second to import: on first use."""
+        if self._tools is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # jieba's own source warns when first compiled
+                try:
+                    misaki = cast(_Misaki, importlib.import_module("misaki.zh"))
+                    jieba = cast(_Jieba, importlib.import_module("jieba"))
+                    cn2an = cast(_Cn2an, importlib.import_module("cn2an"))
+                except ImportError as error:
+                    raise _unavailable() from error
+            jieba.setLogLevel(logging.CRITICAL)
+            self._tools = _Tools(misaki.ZHG2P.word2ipa, jieba, cn2an)
+        return self._tools
+
+
+def _unavailable() -> EngineError:
+    version = ".".join(map(str, sys.version_info[:2]))
+    return EngineError(
+        f"Chinese speech needs the package misaki[zh] 0.9.4, which has no release for every Python "
+        f"(this is {version}; 3.11 and 3.12 have it): pip install 'realtime-venus[local]' there"
+    )

@@ -56,7 +56,7 @@ def test_what_cannot_be_said_is_left_out(mandarin: MandarinPhonemes, text: str) 
 
 
 def test_without_misaki_the_error_names_it(english: HibariVoice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "misaki.zh", None)
+    monkeypatch.setitem(sys.modules, "misaki", None)
     with pytest.raises(EngineError, match=r"misaki\[zh\]"):
         MandarinPhonemes(english.phonemes)
 

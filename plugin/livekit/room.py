@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from ...engines.base import OUTPUT_HZ, Frame
-from ..rooms.base import PLAYOUT_MS, PLAYOUT_SAMPLES, Acknowledge, AudioChunk, Command, PlayoutSource
+from ..rooms.base import PLAYOUT_MS, PLAYOUT_SAMPLES, AudioChunk, Command, PlayoutSource
+from ..rooms.commands import CommandQueue
 from .compat import rtc
 from .gate import FrameTag, mark
 from .microphone import Microphone
@@ -17,9 +18,6 @@ from .pacing import Pacer
 from .picture import NewestPicture
 from .speech import Cut, Out, Sound, SpeechLine, Words
 
-_COMMANDS = 64
-"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
-and where there is none the oldest command."""
 _STREAM = 500
 """Frames and words that may wait for LiveKit (10 s); beyond this the oldest go."""
 
@@ -65,9 +63,7 @@ class DuplexRoom:
         self._pacer = Pacer(options.lead_ms)
         self._source: PlayoutSource | None = None
         self._sounding = False
-        self._commands: deque[Command] = deque()
-        self._commanded = asyncio.Event()
-        self._acknowledged = -1
+        self._commands = CommandQueue()
         self._stream: deque[Words | Sound] = deque()
         self._streaming = asyncio.Event()
         self._closed = False
@@ -75,7 +71,6 @@ class DuplexRoom:
         self._pump: asyncio.Task[None] | None = None
         self.current: str | None = None
         """The utterance of the frame that was handed over last."""
-        self.commands_dropped = 0
         self.stream_dropped = 0
 
     # -- MediaRoom --------------------------------------------------------------------------------------------------
@@ -114,19 +109,18 @@ class DuplexRoom:
         self._listener.on_event(event)
         self._put(self._line.event(event))
 
-    async def commands(self) -> AsyncIterator[Command]:
-        while True:
-            while self._commands:
-                yield self._commands.popleft()
-            if self._closed:
-                return
-            self._commanded.clear()
-            await self._commanded.wait()
+    def commands(self) -> AsyncIterator[Command]:
+        return self._commands.stream()
+
+    @property
+    def commands_dropped(self) -> int:
+        """Commands that gave way to later ones."""
+        return self._commands.dropped
 
     async def close(self) -> None:
         self._closed = True
         self._microphone.close()
-        self._commanded.set()
+        self._commands.close()
         self._streaming.set()
         if self._pump is not None:
             self._pump.cancel()
@@ -148,19 +142,11 @@ class DuplexRoom:
         """Ask the session for something."""
         if self._closed:
             return
-        if len(self._commands) >= _COMMANDS:
-            self.commands_dropped += 1
-            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
-        self._commands.append(command)
-        self._commanded.set()
+        self._commands.put(command)
 
     def played(self, number: int) -> None:
         """The listener has heard every frame up to ``number``."""
-        if number > self._acknowledged:
-            self._acknowledged = number
-            if self._commands and isinstance(self._commands[-1], Acknowledge):
-                self._commands.pop()
-            self.command(Acknowledge(number))
+        self._commands.played(number)
 
     async def wait_playing(self) -> None:
         """Wait until the session has begun."""

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from ..base import Acknowledge, Command
+from ..base import Command
+from ..commands import CommandQueue
 from . import requests
 from .people import People
 from .sdk import rtc
 from .status import Status
-
-_COMMANDS = 64
-"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
-and where there is none the oldest command."""
 
 PlayedFrame = Callable[[int, float], int | None]
 """Number of the newest frame that is played when so many milliseconds of a stretch are."""
@@ -46,26 +41,16 @@ class Desk:
         self._status = status
         self._played = played
         self._acquaint = acquaint
-        self._commands: deque[Command] = deque()
-        self._commanded = asyncio.Event()
-        self._acknowledged = -1
-        self._closed = False
+        self._commands = CommandQueue()
         self.counters = DeskCounters()
 
-    async def commands(self) -> AsyncIterator[Command]:
+    def commands(self) -> AsyncIterator[Command]:
         """What is to be done, until :meth:`close`."""
-        while True:
-            while self._commands:
-                yield self._commands.popleft()
-            if self._closed:
-                return
-            self._commanded.clear()
-            await self._commanded.wait()
+        return self._commands.stream()
 
     def close(self) -> None:
         """End :meth:`commands`."""
-        self._closed = True
-        self._commanded.set()
+        self._commands.close()
 
     async def request(self, call: rtc.RpcInvocationData) -> str:
         """Answer an RPC call.  Raises ``rtc.RpcError`` for one that is refused."""
@@ -108,15 +93,10 @@ class Desk:
     def _acknowledge(self, number: int | None) -> None:
         if number is None:
             self.counters.foreign_acks += 1
-        elif number > self._acknowledged:
-            self._acknowledged = number
-            if self._commands and isinstance(self._commands[-1], Acknowledge):
-                self._commands.pop()
-            self._put(Acknowledge(number))
+        else:
+            self._commands.played(number)
+            self.counters.commands_dropped = self._commands.dropped
 
     def _put(self, command: Command) -> None:
-        if len(self._commands) >= _COMMANDS:
-            self.counters.commands_dropped += 1
-            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
-        self._commands.append(command)
-        self._commanded.set()
+        self._commands.put(command)
+        self.counters.commands_dropped = self._commands.dropped

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -17,12 +16,12 @@ from av import VideoFrame
 from ....engines.base import Frame, VenusError
 from ..base import (
     PLAYOUT_SAMPLES,
-    Acknowledge,
     AudioChunk,
     Command,
     PlayoutFrame,
     PlayoutSource,
 )
+from ..commands import CommandQueue
 from ..input import InputCounters, UserAudio
 from ..outbox import Outbox
 from .input import Writer, open_writer
@@ -32,9 +31,6 @@ from .video import LatestPicture
 
 log = logging.getLogger(__name__)
 
-_COMMANDS = 64
-"""Commands that may wait for the session; beyond this the oldest acknowledgement gives way (a later one says more),
-and where there is none the oldest command."""
 _FILL_AFTER_S = 0.5
 """Without audio for so long the room lets time go on by itself."""
 _FILL_EVERY_S = 0.1
@@ -89,9 +85,7 @@ class WebRtcRoom:
         self._picture = LatestPicture()
         self._outlet = _Outlet()
         self._outbox = Outbox(self._options.outbox_events)
-        self._commands: deque[Command] = deque()
-        self._commanded = asyncio.Event()
-        self._acknowledged = -1
+        self._commands = CommandQueue()
         self._peer: Peer | None = None
         self._resume = secrets.token_urlsafe(24)
         self._microphone = False
@@ -101,7 +95,6 @@ class WebRtcRoom:
         self._keeper = asyncio.create_task(self._keep(), name="webrtc-room")
         self._alone_since: float | None = self._now()
         self._joined = False
-        self.commands_dropped = 0
 
     # -- MediaRoom --------------------------------------------------------------------------------------------------
 
@@ -130,14 +123,13 @@ class WebRtcRoom:
         if not self.closed:
             self._outbox.put(event)
 
-    async def commands(self) -> AsyncIterator[Command]:
-        while True:
-            while self._commands:
-                yield self._commands.popleft()
-            if self.closed:
-                return
-            self._commanded.clear()
-            await self._commanded.wait()
+    def commands(self) -> AsyncIterator[Command]:
+        return self._commands.stream()
+
+    @property
+    def commands_dropped(self) -> int:
+        """Commands that gave way to later ones."""
+        return self._commands.dropped
 
     async def close(self) -> None:
         await self.leave("closed")
@@ -216,7 +208,7 @@ class WebRtcRoom:
     async def _close(self) -> None:
         self._closed.set()
         self._audio.close()
-        self._commanded.set()
+        self._commands.close()
         self._keeper.cancel()
         if self._peer is not None:
             await self._peer.close(self._reason)
@@ -251,18 +243,10 @@ class WebRtcRoom:
         self._picture.put(frame, self._audio.clock.milliseconds(now_s))
 
     def command(self, command: Command) -> None:
-        if len(self._commands) >= _COMMANDS:
-            self.commands_dropped += 1
-            del self._commands[next((n for n, c in enumerate(self._commands) if isinstance(c, Acknowledge)), 0)]
-        self._commands.append(command)
-        self._commanded.set()
+        self._commands.put(command)
 
     def played(self, number: int) -> None:
-        if number > self._acknowledged:
-            self._acknowledged = number
-            if self._commands and isinstance(self._commands[-1], Acknowledge):
-                self._commands.pop()
-            self.command(Acknowledge(number))
+        self._commands.played(number)
 
     def joined(self, peer: Peer) -> None:
         self._joined = True

@@ -9,7 +9,8 @@ compile() {
 }
 compile --extra local -o requirements/local.lock "$@"
 compile --extra local --extra livekit -c requirements/local.lock -o requirements/livekit.lock "$@"
-compile --extra local --extra livekit --extra dev -c requirements/local.lock -o requirements/dev.lock "$@"
+compile --extra local --extra omni -c requirements/local.lock -o requirements/omni.lock "$@"
+compile --extra local --extra livekit --extra omni --extra dev -c requirements/local.lock -o requirements/dev.lock "$@"
 # Of the peers, on their own: the versions already locked stay here too.
 .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-emit-find-links --no-annotate --no-header \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv and installs a lock into it, then the project itself.   usage: requirements/venv.sh local|livekit|dev
+# Makes .venv and installs a lock into it, then the project itself.   usage: requirements/venv.sh local|livekit|omni|dev
 # Says nothing and does nothing when that has been done already.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ fingerprint() { # of everything the content of .venv depends on
 }
 
 # Each of these holds everything that those before it hold, at the same versions.
-case $wanted in local) larger="livekit dev" ;; livekit) larger=dev ;; *) larger= ;; esac
+case $wanted in local) larger="livekit omni dev" ;; livekit | omni) larger=dev ;; *) larger= ;; esac
 for lock in "$wanted" $larger; do
     if [ "$(cat ".venv/installed-$lock" 2>/dev/null)" = "$(fingerprint "$lock")" ]; then exit 0; fi
 done

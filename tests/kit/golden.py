@@ -1,0 +1,81 @@
+"""The recorded inputs and outputs of the omni network: `tests/golden`, or another set of that layout.
+
+``VENUS_GOLDEN_DIR`` names the other set.  Sizes, seeds, token ids and unit plans are read from the set itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+
+from realtime_venus.engines.base import FloatPcm, RgbImage
+
+_HERE = Path(__file__).resolve().parents[1] / "golden"
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def folder() -> Path:
+    """Where the set lies."""
+    return Path(os.environ.get("VENUS_GOLDEN_DIR") or _HERE)
+
+
+def model_dir() -> Path:
+    """The checkpoint of the set: the one folder with a ``config.json``."""
+    (config,) = folder().glob("*/config.json")
+    return config.parent
+
+
+@cache
+def stage(name: str) -> Arrays:
+    """All arrays of ``stages/NAME.npz``."""
+    with np.load(folder() / "stages" / f"{name}.npz") as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+@cache
+def record(name: str) -> dict[str, Any]:
+    """``stages/NAME.json``."""
+    return json.loads((folder() / "stages" / f"{name}.json").read_text())
+
+
+@cache
+def seeds() -> dict[str, Any]:
+    """``seeds.json``."""
+    return json.loads((folder() / "seeds.json").read_text())
+
+
+def normal(seed: int, *shape: int) -> npt.NDArray[np.float32]:
+    """The seeded array of that shape, drawn as the set's own were (numpy's frozen legacy stream)."""
+    drawn = np.random.RandomState(seed).standard_normal(int(np.prod(shape)))
+    return drawn.reshape(shape).astype(np.float32)
+
+
+@cache
+def wave(path: Path) -> FloatPcm:
+    """A 16-bit recording as ``float32[n]``, value / 32768."""
+    samples, _ = soundfile.read(path, dtype="int16")
+    return samples.astype(np.float32) / np.float32(32768)
+
+
+@cache
+def microphone() -> FloatPcm:
+    """The recording that sessions and front ends were fed with, 16 kHz."""
+    (recording,) = (folder() / "inputs").glob("mic_*.wav")
+    return wave(recording)
+
+
+@cache
+def image(name: str) -> RgbImage:
+    """A picture of ``inputs``, ``uint8[height, width, 3]``."""
+    from PIL import Image
+
+    with Image.open(folder() / "inputs" / name) as picture:
+        return np.asarray(picture.convert("RGB"))

@@ -1,0 +1,122 @@
+"""What the engine reads of ``config.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from realtime_venus.engines.omni.config import CheckpointError, OmniConfig
+
+from ...kit import golden
+
+SECTIONS = {"vision": "vision_config", "audio": "audio_config", "tts": "tts_config"}
+
+
+def recorded() -> dict[str, Any]:
+    return json.loads((golden.model_dir() / "config.json").read_text())
+
+
+def written(folder: Path, fields: object) -> Path:
+    (folder / "config.json").write_text(json.dumps(fields))
+    return folder
+
+
+def test_every_field_is_that_of_the_file() -> None:
+    config, fields = OmniConfig.load(golden.model_dir()), recorded()
+    for name in set(fields) - {*SECTIONS.values(), "slice_config"}:
+        assert getattr(config, name) == fields[name], name
+    for name, section in SECTIONS.items():
+        for key, value in fields[section].items():
+            assert getattr(getattr(config, name), key) == value, key
+
+
+def test_slices_come_from_both_files() -> None:
+    config = OmniConfig.load(golden.model_dir())
+    pictures = json.loads((golden.model_dir() / "preprocessor_config.json").read_text())
+    assert config.slices.max_slice_nums == recorded()["slice_config"]["max_slice_nums"]
+    assert config.chat_slices == pictures["max_slice_nums"]
+    assert list(config.slices.norm_mean) == pictures["norm_mean"]
+    assert list(config.slices.norm_std) == pictures["norm_std"]
+
+
+def test_without_the_preprocessor_file_the_published_values_hold(tmp_path: Path) -> None:
+    config = OmniConfig.load(written(tmp_path, recorded() | {"slice_config": None}))
+    assert (config.chat_slices, config.slices.norm_mean, config.slices.scale_resolution) == (9, (0.5, 0.5, 0.5), 448)
+
+
+def test_unknown_fields_are_kept(tmp_path: Path) -> None:
+    fields = recorded() | {"something_new": {"a": 1}}
+    fields["tts_config"]["other"] = 2
+    config = OmniConfig.load(written(tmp_path, fields))
+    assert config.model_extra is not None
+    assert config.model_extra["something_new"] == {"a": 1}
+    assert config.tts is not None
+    assert config.tts.model_extra is not None
+    assert config.tts.model_extra["other"] == 2
+
+
+def test_a_section_may_be_missing(tmp_path: Path) -> None:
+    fields = {name: value for name, value in recorded().items() if name not in SECTIONS.values()}
+    config = OmniConfig.load(written(tmp_path, fields))
+    assert (config.vision, config.audio, config.tts) == (None, None, None)
+
+
+def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        OmniConfig.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
+def test_what_is_no_configuration(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(CheckpointError, match="fetch the file again"):
+        OmniConfig.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["hidden_size", "num_key_value_heads", "vocab_size", "rope_theta"])
+def test_a_size_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+    fields = recorded()
+    del fields[name]
+    with pytest.raises(CheckpointError, match=name):
+        OmniConfig.load(written(tmp_path, fields))
+
+
+def test_a_size_that_is_missing_in_a_section_is_named(tmp_path: Path) -> None:
+    fields = recorded()
+    del fields["tts_config"]["num_text_tokens"]
+    with pytest.raises(CheckpointError, match="num_text_tokens"):
+        OmniConfig.load(written(tmp_path, fields))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_size": -1},
+        {"hidden_size": "wide"},
+        {"tie_word_embeddings": True},
+        {"attention_bias": True},
+        {"hidden_act": "relu"},
+        {"num_key_value_heads": 3},
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+    ],
+    ids=str,
+)
+def test_what_is_not_built_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        OmniConfig.load(written(tmp_path, recorded() | change))
+
+
+def test_a_talker_of_another_kind_is_refused(tmp_path: Path) -> None:
+    fields = recorded()
+    fields["tts_config"]["num_vq"] = 4
+    with pytest.raises(CheckpointError, match="num_vq"):
+        OmniConfig.load(written(tmp_path, fields))
+
+
+def test_the_rotary_base_of_newer_files_is_found(tmp_path: Path) -> None:
+    fields = recorded()
+    del fields["rope_theta"]
+    fields["rope_parameters"] = {"rope_type": "default", "rope_theta": 12345.0}
+    assert OmniConfig.load(written(tmp_path, fields)).rope_theta == 12345.0

@@ -156,8 +156,7 @@ class CascadeEngine(Engine):
     async def close(self) -> None:
         with self._lock:
             sessions = list(self._sessions)
-        for session in sessions:
-            await session.close()
+        await asyncio.gather(*(session.close() for session in sessions))
         parts, self._parts = self._parts, None
         if parts is not None:
             await asyncio.to_thread(parts.close)

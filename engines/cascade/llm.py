@@ -7,6 +7,7 @@ from the callback that llama.cpp asks for every token.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
@@ -17,7 +18,9 @@ from typing import Protocol, cast
 
 from ..base import EngineError, MissingExtra
 from .chatml import chatml
-from .parts import Message
+from .parts import CLOSE_S, Message
+
+_log = logging.getLogger(__name__)
 
 # Two threads meet at hundreds of barriers a token.  By default OpenMP spins at each for some ten milliseconds before it
 # lets go of the core: when something else holds the second core, a token takes seconds.  Read once, when the OpenMP
@@ -97,6 +100,7 @@ class LlamaReplyModel:
         self.options = options or LlamaOptions()
         _check_file(path)
         self._lock = threading.Lock()
+        self._closing = False
         self._native: _Native | None = _start(path, self.options)
 
     def prefill(self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool]) -> None:
@@ -122,10 +126,19 @@ class LlamaReplyModel:
         """
         self._complete(slot, chatml(messages, prefix=prefix), max_tokens, on_text, lambda: False)
 
-    def close(self) -> None:
-        """Free the model, once a call in progress has ended.  May be called repeatedly."""
-        with self._lock:
+    def close(self, deadline_s: float = CLOSE_S) -> None:
+        """Free the model once a call in progress has ended, which it is told to do at its next token.
+
+        A call that needs longer than ``deadline_s`` (a prefill) frees it at its own end.  May be called repeatedly.
+        """
+        self._closing = True
+        if not self._lock.acquire(timeout=deadline_s):
+            _log.warning("the language model is freed when its call has ended", extra={"deadline_s": deadline_s})
+            return
+        try:
             self._native = None
+        finally:
+            self._lock.release()
 
     def _complete(
         self,
@@ -145,7 +158,7 @@ class LlamaReplyModel:
                 problem = told
                 return True
             text = _text_of(chunk)
-            return bool(text) and on_text(text)
+            return self._closing or (bool(text) and on_text(text))
 
         request = {
             "prompt": prompt,
@@ -159,14 +172,17 @@ class LlamaReplyModel:
             "seed": 1,
         }
         with self._lock:
-            if self._native is None:
-                raise EngineError("the language model is closed")
             if cancelled():
                 return
+            if self._native is None or self._closing:
+                raise EngineError("the language model is closed")
             try:
                 self._native.handle_completions(request, on_chunk)
             except RuntimeError as error:
                 raise EngineError(f"the language model failed: {error}") from error
+            finally:
+                if self._closing:
+                    self._native = None  # whoever closed it may have given up waiting
         if problem:
             raise EngineError(f"the language model refused the prompt: {problem}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from .engine import Parts
 from .facts import clean_facts, local_clock
 from .llm import LlamaOptions, LlamaReplyModel
 from .model_size import choose_model
+from .parts import CLOSE_S
 from .prompt import Brief, opening
 from .router import Embedder, Head
 from .settings import CascadeSettings
@@ -118,9 +120,10 @@ def _warm(
     warming.start()
 
     def close() -> None:
+        until_s = time.monotonic() + CLOSE_S
         ended.set()
-        warming.join()
-        model.close()
+        warming.join(CLOSE_S)
+        model.close(max(0.0, until_s - time.monotonic()))
 
     return close
 

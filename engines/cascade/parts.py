@@ -11,6 +11,9 @@ from typing import Protocol
 
 from ..base import FloatPcm, Int16Pcm, Language
 
+CLOSE_S = 3.0
+"""How long closing waits for calls in progress: native code cannot be stopped in its middle."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transcript:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,7 @@ from ..base import (
 from .conductor import Conductor
 from .dialogue import Dialogue
 from .inbox import Begin, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
+from .parts import CLOSE_S
 from .workers import Report, Workers
 
 _log = logging.getLogger(__name__)
@@ -43,7 +45,8 @@ class CascadeSession(EngineSession):
     """One conversation with the cascade.
 
     ``build`` makes the conductor from the event sink, the workers and the sink of their reports; ``workers`` makes
-    the workers from the sink of their reports; ``closed`` is called once when the session is over.
+    the workers from the sink of their reports; ``closed`` is called once when the session is over.  Work that goes on
+    for longer than ``close_s`` after the end is left to itself, and nobody hears of it.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class CascadeSession(EngineSession):
         unit_ms: int,
         closed: Callable[[], None],
         unread: int = UNREAD,
+        close_s: float = CLOSE_S,
     ) -> None:
         self._unread = unread
+        self._close_s = close_s
         self._unit_samples = unit_ms * INPUT_HZ // 1000
         self._inbox: queue.Queue[Input | None] = queue.Queue(INBOX)
         self._out: deque[EngineEvent] = deque()
@@ -198,13 +203,14 @@ class CascadeSession(EngineSession):
         await asyncio.shield(asyncio.wrap_future(self._shutting))
 
     def _shut(self) -> None:
+        until_s = time.monotonic() + self._close_s
         self._conductor.stop()
         # When it is full the thread needs no waking: it looks at _closing before it takes the next message.
         with contextlib.suppress(queue.Full):
             self._inbox.put_nowait(None)
-        self._thread.join()
+        self._thread.join(self._close_s)
         self._conductor.stop()  # its last message may have begun another reply
-        self._workers.close()
+        self._workers.close(max(0.0, until_s - time.monotonic()))
         with self._out_lock:
             self._over = True
         self._rouse()

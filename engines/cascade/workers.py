@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from ..base import FloatPcm, Language
 from .endpoint import Purpose
-from .parts import Message, Recogniser, ReplyModel, Transcript, TurnDetector
+from .parts import CLOSE_S, Message, Recogniser, ReplyModel, Transcript, TurnDetector
 from .reply import Finished, Piece, Reply, Script
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class Workers:
         self._judge = ThreadPoolExecutor(1, "venus-turn")
         self._writer = ThreadPoolExecutor(1, "venus-llm")
         self._speaker = ThreadPoolExecutor(1, "venus-voice")
+        self._running: dict[Future[None], str] = {}
         self._newest_wanted = 0
 
     def recognise(self, job: int, purpose: Purpose, audio: FloatPcm, end_ms: int, language: Language | None) -> None:
@@ -160,16 +164,25 @@ class Workers:
 
         self._start(self._speaker, "voice", work)
 
-    def close(self) -> None:
-        """Stop taking work and wait for what runs; blocks."""
+    def close(self, deadline_s: float = CLOSE_S) -> None:
+        """Stop taking work and wait for what runs; blocks, at most for ``deadline_s``.
+
+        What has not ended by then is left to itself: its thread ends when its native call returns.
+        """
         pools = (self._asr, self._judge, self._writer, self._speaker)
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
+        running = wait(list(self._running), deadline_s).not_done
+        if running:
+            work = sorted(self._running.get(future, "ended") for future in running)
+            _log.warning("work that does not end in time is left to itself", extra={"work": work})
+            return
         for pool in pools:
             pool.shutdown(wait=True)
 
     def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], None], reply: Reply | None = None) -> None:
         def report(done: Future[None]) -> None:
+            self._running.pop(done, None)
             error = None if done.cancelled() else done.exception()
             if reply is not None and (done.cancelled() or error is not None):
                 # The other half of it waits for this one.
@@ -183,4 +196,6 @@ class Workers:
             work()
             self._post(Took(name, (time.perf_counter() - began) * 1000))
 
-        pool.submit(timed).add_done_callback(report)
+        future = pool.submit(timed)
+        self._running[future] = name
+        future.add_done_callback(report)

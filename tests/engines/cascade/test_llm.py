@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,6 +19,8 @@ from realtime_venus.engines.cascade.llm import (
 from realtime_venus.engines.cascade.parts import Message
 from realtime_venus.engines.cascade.prompt import Brief, final_message, opening
 from realtime_venus.engines.store import Store
+
+from ...kit.cascade import DEADLINE_S, Gate
 
 FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
@@ -41,6 +46,79 @@ def test_a_truncated_or_damaged_model_is_an_error_and_no_crash(tmp_path: Path, r
         LlamaReplyModel(path, LlamaOptions(threads=1))
 
 
+# -- closing while it is busy, with a stand-in for llama.cpp ----------------------------------------------------------
+
+
+class Busy:
+    """Takes a completion, holds still until the gate is opened, and then writes until it is told to stop."""
+
+    def __init__(self, gate: Gate, freed: threading.Event) -> None:
+        self._gate, self._freed = gate, freed
+        self.given = 0
+
+    def __del__(self) -> None:
+        self._freed.set()
+
+    def handle_completions(
+        self, request: Mapping[str, object], on_chunk: Callable[[Mapping[str, object]], bool]
+    ) -> None:
+        self._gate.hold()
+        for _ in range(100):
+            self.given += 1
+            if on_chunk({"choices": [{"text": "word "}]}):
+                return
+
+
+@pytest.fixture
+def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[LlamaReplyModel, Gate, threading.Event]:
+    """A model, the gate that holds its calls, and whether the native part is freed."""
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    gate, freed = Gate(), threading.Event()
+
+    def params() -> SimpleNamespace:
+        return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+
+    def server(_: object) -> Busy:
+        return Busy(gate, freed)
+
+    library = SimpleNamespace(CommonParams=params, Server=server)
+    monkeypatch.setattr("realtime_venus.engines.cascade.llm._xllamacpp", library)
+    return LlamaReplyModel(path), gate, freed
+
+
+def test_closing_waits_no_longer_than_its_deadline_and_the_call_in_progress_frees_the_model(
+    busy: tuple[LlamaReplyModel, Gate, threading.Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    model, gate, freed = busy
+    pieces: list[str] = []
+    call = threading.Thread(target=ask, args=(model, "Tell me a story."), kwargs={"pieces": pieces})
+    call.start()
+    gate.reached()
+    with caplog.at_level(logging.WARNING):
+        model.close(0.0)
+    assert "freed when its call has ended" in caplog.text
+    assert not freed.is_set()
+    gate.open()
+    call.join(DEADLINE_S)
+    assert freed.wait(DEADLINE_S)
+    assert pieces == []
+    with pytest.raises(EngineError, match="closed"):
+        ask(model, "And then?")
+    model.close()
+
+
+def test_a_prefill_that_nobody_wants_is_no_error_when_the_model_is_closed(
+    busy: tuple[LlamaReplyModel, Gate, threading.Event],
+) -> None:
+    model, _, freed = busy
+    model.close()
+    assert freed.is_set()
+    model.prefill(0, [Message("user", "Hello")], lambda: True)
+    with pytest.raises(EngineError, match="closed"):
+        model.prefill(0, [Message("user", "Hello")], lambda: False)
+
+
 # -- with the real model ----------------------------------------------------------------------------------------------
 
 
@@ -51,8 +129,16 @@ def model(models: Store) -> Iterator[LlamaReplyModel]:
     loaded.close()
 
 
-def ask(model: LlamaReplyModel, text: str, *, slot: int = 0, max_tokens: int = 12, prefix: str = "") -> list[str]:
-    pieces: list[str] = []
+def ask(
+    model: LlamaReplyModel,
+    text: str,
+    *,
+    slot: int = 0,
+    max_tokens: int = 12,
+    prefix: str = "",
+    pieces: list[str] | None = None,
+) -> list[str]:
+    pieces = [] if pieces is None else pieces
 
     def on_text(piece: str) -> bool:
         pieces.append(piece)

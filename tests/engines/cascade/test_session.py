@@ -67,7 +67,13 @@ class Opened:
     """A session under test; ``closed`` counts how often it said that it was over."""
 
     def __init__(
-        self, *, detector: Loud | None = None, model: Words | None = None, fast: bool = False, unread: int = UNREAD
+        self,
+        *,
+        detector: Loud | None = None,
+        model: Words | None = None,
+        fast: bool = False,
+        unread: int = UNREAD,
+        close_s: float = DEADLINE_S,
     ) -> None:
         self.closed = 0
         self.model = model or Words("The", " cheetah.")
@@ -84,7 +90,7 @@ class Opened:
             self.closed += 1
 
         self.session = CascadeSession(
-            build, lambda post: Workers(Hears(), Surely(), self.model, 0, post), dialogue, 100, over, unread
+            build, lambda post: Workers(Hears(), Surely(), self.model, 0, post), dialogue, 100, over, unread, close_s
         )
         self.events = self.session.events()
 
@@ -252,6 +258,19 @@ async def test_every_caller_of_close_waits_for_the_end_and_one_who_gives_up_stop
     async with asyncio.timeout(DEADLINE_S):
         await patient
     assert opened.closed == 1
+    assert [event for event in await opened.rest() if isinstance(event, Speech)] == []
+
+
+async def test_close_does_not_wait_for_a_call_that_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    opened = Opened(model=Words("The", " cheetah.", gate=gate), close_s=0.05)
+    opened.session.type("What's the fastest land animal?")
+    await asyncio.to_thread(gate.reached)
+    with caplog.at_level(logging.WARNING):
+        await opened.session.close()
+    assert opened.closed == 1
+    assert "left to itself" in caplog.text
+    gate.open()
     assert [event for event in await opened.rest() if isinstance(event, Speech)] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Iterator
@@ -265,6 +266,23 @@ def test_close_waits_for_what_runs_and_leaves_no_thread() -> None:
     closing.join(DEADLINE_S)
     assert not closing.is_alive()
     assert any(isinstance(report, Recognised) for report in crew.rest())
+    assert threads() <= before
+
+
+def test_what_does_not_end_in_time_is_left_to_itself_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    before = threads()
+    gate = Gate()
+    crew = Crew(model=Words(gate=gate))
+    crew.workers.prefill(lambda: PROMPT, Language.ZH, lambda: False)
+    gate.reached()
+    with caplog.at_level(logging.WARNING):
+        crew.workers.close(0.0)
+    (told,) = caplog.records
+    assert vars(told)["work"] == ["llm"]
+    gate.open()
+    assert crew.next() == Prefilled()
+    crew.workers.close()
+    assert len(caplog.records) == 1
     assert threads() <= before
 
 

@@ -13,10 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _METHODS = {"tolist", "cpu", "numpy", "__array__"}
 _OPERATORS = {
-    "_local_scalar_dense",  # item(), int(), bool() and their like
+    # item(), int(), bool() and their like: the first two under inference mode, the third elsewhere
+    "item",
+    "is_nonzero",
+    "_local_scalar_dense",
     "nonzero",
     "masked_select",
-    "is_nonzero",
     "equal",
     "_unique2",
     "unique_dim",

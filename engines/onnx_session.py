@@ -26,7 +26,14 @@ class _Options(Protocol):
     def add_session_config_entry(self, key: str, value: str) -> None: ...
 
 
+class _Argument(Protocol):
+    name: str
+    type: str
+
+
 class _Session(Protocol):
+    def get_inputs(self) -> Sequence[_Argument]: ...
+
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, Tensor]) -> list[Tensor]: ...
 
 
@@ -81,6 +88,11 @@ class OnnxSession:
         except _UNUSABLE as error:
             name = f"file {model}" if isinstance(model, Path) else "graph"
             raise EngineError(f"The model {name} is damaged: run 'venus models verify' ({error})") from error
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The graph's inputs by name, in its order, each with its type, e.g. ``tensor(float)``."""
+        return {argument.name: argument.type for argument in self._session.get_inputs()}
 
     def run(self, feeds: Mapping[str, Tensor], outputs: Sequence[str] | None = None) -> list[Tensor]:
         """Run the graph; ``outputs`` names what is wanted, ``None`` means all of it, in the graph's order."""

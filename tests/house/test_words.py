@@ -44,15 +44,16 @@ def test_no_unfinished_work() -> None:
     assert not found
 
 
+NOTICES = ("LICENSE", "NOTICE", "LICENSE.txt", "NOTICE.md")
 OUR_OWN = {Path("engines/cascade/data/router_head.npz")}
 """Weights that were trained here, on sentences written here."""
 
 
-def test_every_shipped_model_has_its_licence_beside_it() -> None:
+def test_every_model_file_has_its_licence_beside_or_above_it() -> None:
     shipped = {path for path in files() if path.suffix in {".onnx", ".bin", ".npz", ".gguf"}} - OUR_OWN
     without = [
         str(path)
         for path in sorted(shipped)
-        if not any((ROOT / path.parent / name).is_file() for name in ("LICENSE", "NOTICE", "LICENSE.txt", "NOTICE.md"))
+        if not any((ROOT / folder / name).is_file() for folder in path.parents[:-1] for name in NOTICES)
     ]
     assert not without

@@ -1,0 +1,166 @@
+"""What a session forgets so that it may go on: policies over the table of units, and their application to the cache.
+
+The decision is pure (:func:`overdue`): so many of the oldest units are to go.  The newest unit always stays.  Keys of
+what stays are rotated to their new positions once, in float32; values are untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor
+
+from .kv import KVCache
+from .pieces import Work, forward
+from .thinker import Thinker
+from .tokens import Tokens
+from .units import UnitTable
+
+
+class _Policy(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Off(_Policy):
+    """Forget nothing: the session ends when its cache is full."""
+
+    policy: Literal["off"] = "off"
+
+
+class Basic(_Policy):
+    """Beyond ``high`` positions, or ``units`` units, the oldest units go until at most ``low`` positions are left."""
+
+    policy: Literal["basic"] = "basic"
+    high: PositiveInt = 8000
+    low: PositiveInt = 6000
+    units: PositiveInt | None = None
+
+
+class Previous(_Policy):
+    """At most ``units`` units; the words of dropped ones, at most ``tokens`` of them, stay in the system prompt."""
+
+    policy: Literal["context"] = "context"
+    units: PositiveInt = 24
+    tokens: int = Field(default=500, ge=0)
+    marker: str = "\n\nprevious: "
+
+
+class Recent(_Policy):
+    """Units that began more than ``seconds`` before the newest go; so do the oldest beyond ``high`` positions."""
+
+    policy: Literal["time"] = "time"
+    seconds: float = Field(default=120.0, gt=0)
+    high: PositiveInt | None = None
+
+
+Policy = Annotated[Off | Basic | Previous | Recent, Field(discriminator="policy")]
+
+
+def overdue(policy: Off | Basic | Previous | Recent, table: UnitTable) -> int:
+    """How many of the oldest units have to go."""
+    most = len(table) - 1
+    match policy:
+        case Off():
+            return 0
+        case Basic():
+            count = 0
+            if table.end > policy.high:
+                count = _beyond(table, policy.low)
+            if policy.units is not None:
+                count = max(count, len(table) - policy.units)
+        case Previous():
+            count = len(table) - policy.units
+        case Recent():
+            oldest = table[most].at_ms - round(policy.seconds * 1000) if len(table) else 0
+            count = sum(unit.at_ms < oldest for unit in table)
+            if policy.high is not None:
+                count = max(count, _beyond(table, policy.high))
+    return max(0, min(count, most))
+
+
+def _beyond(table: UnitTable, limit: int) -> int:
+    """How many units have to go for the rest to fit into ``limit`` positions."""
+    end, count = table.end, 0
+    while end > limit and count < len(table):
+        end -= table[count].length
+        count += 1
+    return count
+
+
+@dataclass
+class Memory:
+    """What a session knows about the beginning of its context.
+
+    The protected positions are ``prefix`` (prompt and reference voice), the words of dropped units if there are any,
+    and ``suffix`` (embeddings ``[1, n, hidden]``, computed again whenever words are put before it).
+    """
+
+    policy: Off | Basic | Previous | Recent
+    prefix: int = 0
+    suffix: Tensor | None = None
+    dropped: int = 0
+    """Positions that were dropped without a trace."""
+    previous: tuple[int, ...] = ()
+    """Marker and words as they stand in the context."""
+    previous_text: str = ""
+
+    def reset(self) -> None:
+        """Forget the session."""
+        self.prefix, self.suffix, self.dropped, self.previous, self.previous_text = 0, None, 0, (), ""
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values; the suffix follows from the prompt."""
+        return {
+            "prefix": self.prefix,
+            "suffix": None if self.suffix is None else self.suffix.to("cpu", copy=True),
+            "dropped": self.dropped,
+            "previous": list(self.previous),
+            "previous_text": self.previous_text,
+        }
+
+    def restore(self, snapshot: dict[str, Any], device: torch.device) -> None:
+        """Go on from a snapshot."""
+        self.prefix = int(snapshot["prefix"])
+        suffix: Tensor | None = snapshot["suffix"]
+        self.suffix = None if suffix is None else suffix.to(device)
+        self.dropped = int(snapshot["dropped"])
+        self.previous = tuple(int(token) for token in snapshot["previous"])
+        self.previous_text = str(snapshot["previous_text"])
+
+    def enforce(self, table: UnitTable, cache: KVCache, slot: int, thinker: Thinker, tokens: Tokens) -> Work[bool]:
+        """Drop what is overdue; whether anything was.
+
+        Yields the forward that computes the suffix again behind the words of dropped units, where a policy keeps them.
+        """
+        count = overdue(self.policy, table)
+        if not count:
+            return False
+        start = table.protected
+        gone = table.drop(count)
+        length = sum(unit.length for unit in gone)
+        if not isinstance(self.policy, Previous):
+            cache.evict(slot, start, length)
+            self.dropped += length
+            return True
+        marker = tokens.encode(self.policy.marker)
+        words = [*self.previous[len(marker) :], *(token for unit in gone for token in unit.ids)]
+        self.previous_text += "".join(unit.text for unit in gone)
+        if len(words) > self.policy.tokens:
+            words = words[len(words) - self.policy.tokens :]
+            self.previous_text = tokens.decode(words)
+        if not words:
+            cache.evict(slot, start, length)
+            return True
+        self.previous = (*marker, *words)
+        kept = cache.copy_out(slot, start + length, cache.length(slot))
+        cache.truncate(slot, self.prefix)
+        embeds = thinker.embed(list(self.previous))[None]
+        if self.suffix is not None:
+            embeds = torch.cat((embeds, self.suffix), dim=1)
+        yield from forward(embeds)
+        table.protected = cache.length(slot)
+        cache.copy_in(slot, table.protected, kept)
+        return True

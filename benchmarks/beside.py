@@ -8,6 +8,7 @@
 (made by requirements/peers.sh) by the unchanged files of peers/.  Systems take turns in small batches, so that a
 machine that drifts drifts for all.  A sample during which anything but the measured system kept more than 0.15 cores
 busy is repeated, at most twice, for that reason alone.  Rows go to results/beside/; ``--report`` writes beside.md.
+The exit status is 1 when fewer samples than planned were measured undisturbed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from beside_report import read, write_report
+from beside_report import Plan, measured, read, write_plan, write_report
 from beside_rows import Row, row_of
 from beside_samples import QUESTIONS, interruptions, questions
 from peer_models import lay_out
@@ -92,35 +93,47 @@ def play(system: str, folders: list[Path], options: Options) -> Iterator[Row]:
             out.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
         return row
 
-    with subprocess.Popen(
-        command(system, folders, options.wait_quiet),
-        stdout=subprocess.PIPE,
-        stderr=(OUT / f"{system}.log").open("a"),
-        text=True,
-        cwd=PEERS,
-        env=environment,
-    ) as process:
+    with (
+        (OUT / f"{system}.log").open("a") as log,
+        subprocess.Popen(
+            command(system, folders, options.wait_quiet),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=PEERS,
+            env=environment,
+        ) as process,
+    ):
         assert process.stdout is not None
         longest_s = START_S + len(folders) * TRIES * (SAMPLE_S + options.wait_quiet)
         watchdog = threading.Timer(longest_s, process.kill)
         watchdog.daemon = True
         watchdog.start()
-        for line in process.stdout:
-            if line.startswith("FAILED"):
-                print(f"{system}: {line.rstrip()}", flush=True)
-            if (match := PLAYED.match(line)) and match[1] in by_id:
-                name = match[1]
-                if done and done[-1] != name:  # only now it is known that the one before is not repeated
-                    yield finished(done[-1])
-                if not done or done[-1] != name:
-                    done.append(name)
-                tries[name] += 1
-                if options.over:
-                    # Ours has a server and a guest to end; native threads of the peers would not heed an interrupt.
-                    process.send_signal(signal.SIGINT if system.startswith("ours") else signal.SIGTERM)
-                    break
-        watchdog.cancel()
-    if done:
+        stopped = False
+        try:
+            for line in process.stdout:
+                if line.startswith("FAILED"):
+                    print(f"{system}: {line.rstrip()}", flush=True)
+                if (match := PLAYED.match(line)) and match[1] in by_id:
+                    name = match[1]
+                    if done and done[-1] != name:  # only now it is known that the one before is not repeated
+                        yield finished(done[-1])
+                    if not done or done[-1] != name:
+                        done.append(name)
+                    tries[name] += 1
+                    if options.over:
+                        # Ours has a server and a guest to end; native threads of the peers would not heed an interrupt.
+                        process.send_signal(signal.SIGINT if system.startswith("ours") else signal.SIGTERM)
+                        stopped = True
+                        break
+            process.wait()  # as long as the watchdog allows: one that closed its output may hang all the same
+        finally:
+            watchdog.cancel()
+            process.kill()  # of one that has ended nothing is left to kill
+    if process.returncode and not stopped:
+        # It may have been about to repeat the last sample, or in the middle of that.
+        print(f"{system}: ended with {process.returncode}; its last sample is not counted", flush=True)
+    elif done:
         yield finished(done[-1])
 
 
@@ -150,8 +163,8 @@ def progress(row: Row) -> str:
     return f"{row.at} {row.system:12} {row.id:28} {what}  others {row.others_cores:.2f} {' '.join(notes)}"
 
 
-def measure(options: Options) -> None:
-    """Play what is asked for, systems in turn."""
+def measure(options: Options) -> Plan:
+    """Play what is asked for, systems in turn; gives the samples that were planned for each."""
     OUT.mkdir(parents=True, exist_ok=True)
     if {"livekit", "pipecat"} & set(options.systems):
         if not PEER_PYTHON.exists():
@@ -161,6 +174,9 @@ def measure(options: Options) -> None:
         for system in options.systems:
             (OUT / f"{system}.jsonl").unlink(missing_ok=True)
     groups = batches(options)
+    samples = [(folder.parent.name, folder.name) for folders in groups for folder in folders]
+    plan = dict.fromkeys(options.systems, samples)
+    write_plan(OUT, plan)
     for number, folders in enumerate(groups):
         turn = number % len(options.systems)
         for system in (*options.systems[turn:], *options.systems[:turn]):
@@ -168,7 +184,7 @@ def measure(options: Options) -> None:
             todo = [folder for folder in folders if (folder.parent.name, folder.name) not in kept]
             if options.over:
                 print("the time is up", flush=True)
-                return
+                return plan
             if not todo:
                 continue
             began = time.monotonic()
@@ -176,6 +192,7 @@ def measure(options: Options) -> None:
             for row in play(system, todo, options):
                 print(progress(row), flush=True)
             print(f"-- {time.monotonic() - began:.0f} s", flush=True)
+    return plan
 
 
 def clock(text: str) -> datetime.datetime:
@@ -199,8 +216,9 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="write beside.md at the end")
     parser.add_argument("--report-only", action="store_true", help="only that")
     args = parser.parse_args()
+    plan: Plan = {}
     if not args.report_only:
-        measure(
+        plan = measure(
             Options(
                 tuple(cast(list[str], args.systems)),
                 tuple(cast(list[str], args.languages)),
@@ -214,6 +232,13 @@ def main() -> None:
         )
     if args.report or args.report_only:
         print(write_report(OUT, HERE / "beside.md", SYSTEMS))
+    complete = True
+    for system, samples in plan.items():
+        found = measured(read(OUT, system), samples)
+        complete = complete and found == len(samples)
+        print(f"{system}: measured {found} of planned {len(samples)}", flush=True)
+    if not complete:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

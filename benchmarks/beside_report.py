@@ -29,6 +29,9 @@ participant in another process, both jitter buffers and the codec included. A sa
 measured system kept {quiet} cores or more busy is repeated, at most twice, for that reason alone, and left out if it
 stays so.
 """
+Plan = dict[str, list[tuple[str, str]]]
+"""The samples (kind, id) that a run was to measure, by system."""
+PLAN = "planned.json"
 
 
 def read(folder: Path, system: str) -> list[Row]:
@@ -38,6 +41,25 @@ def read(folder: Path, system: str) -> list[Row]:
         return []
     rows = [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     return list({(row.kind, row.id): row for row in rows}.values())
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Keep what a run is to measure beside what it measures; what is kept of other systems stays."""
+    (folder / PLAN).write_text(json.dumps(read_plan(folder) | plan), encoding="utf-8")
+
+
+def read_plan(folder: Path) -> Plan:
+    """What the last run of each system was to measure."""
+    path = folder / PLAN
+    if not path.exists():
+        return {}
+    kept: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))
+    return {system: [(kind, name) for kind, name in samples] for system, samples in kept.items()}
+
+
+def measured(rows: Sequence[Row], samples: Sequence[tuple[str, str]]) -> int:
+    """How many of the samples gave a figure: played, and not disturbed."""
+    return len({(row.kind, row.id) for row in rows if not row.disturbed} & set(samples))
 
 
 def middle(values: Sequence[float], percent: int = 50) -> float | None:
@@ -123,6 +145,12 @@ def write_report(folder: Path, target: Path, systems: Sequence[str]) -> str:
     rows = {system: part for system in systems if (part := read(folder, system))}
     today = datetime.datetime.now(datetime.UTC).date()
     out = [HEAD.format(date=today, machine=machine(), quiet=QUIET_CORES)]
+    counts = [
+        f"{NAMES[system]}: {measured(rows.get(system, []), samples)} of planned {len(samples)}"
+        for system, samples in read_plan(folder).items()
+        if system in systems
+    ]
+    out += [f"Samples measured undisturbed: {'; '.join(counts)}.\n"] if counts else []
     for language, name in (("en", "English"), ("zh", "Chinese")):
         for kind, title, part in (
             ("question", "user's last sound → first audio of the answer", questions_part),

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from .. import daemons
 from ..base import EngineError, Language
 from ..machine import available_memory, usable_cores
 from ..silero import SileroModel
@@ -116,8 +117,7 @@ def _warm(
             except EngineError:
                 _log.exception("a part could not be warmed")
 
-    warming = threading.Thread(target=warm, name="venus-warm", daemon=True)
-    warming.start()
+    warming = daemons.begin(warm, "venus-warm", ended.set)
 
     def close() -> None:
         until_s = time.monotonic() + CLOSE_S

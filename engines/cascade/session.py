@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from .. import daemons
 from ..base import (
     INPUT_HZ,
     Changes,
@@ -77,8 +78,7 @@ class CascadeSession(EngineSession):
         self._shutting: Future[None] | None = None
         self._workers = workers(self._post)
         self._conductor = build(self._emit, self._workers, self._post)
-        self._thread = threading.Thread(target=self._run, name="venus-conductor", daemon=True)
-        self._thread.start()
+        self._thread = daemons.begin(self._run, "venus-conductor", self._leave)
         self._post(Begin())
 
     # -- input ------------------------------------------------------------------------------------------------------
@@ -189,6 +189,14 @@ class CascadeSession(EngineSession):
             _log.exception("the conductor of a session broke")
             self._emit(Trouble(0, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
 
+    def _leave(self) -> None:
+        """Let the thread end soon."""
+        self._closing = True
+        self._conductor.stop()
+        # When it is full the thread needs no waking: it looks at _closing before it takes the next message.
+        with contextlib.suppress(queue.Full):
+            self._inbox.put_nowait(None)
+
     async def close(self) -> None:
         """Stop all work of the session and end :meth:`events`.
 
@@ -204,10 +212,7 @@ class CascadeSession(EngineSession):
 
     def _shut(self) -> None:
         until_s = time.monotonic() + self._close_s
-        self._conductor.stop()
-        # When it is full the thread needs no waking: it looks at _closing before it takes the next message.
-        with contextlib.suppress(queue.Full):
-            self._inbox.put_nowait(None)
+        self._leave()
         self._thread.join(self._close_s)
         self._conductor.stop()  # its last message may have begun another reply
         self._workers.close(max(0.0, until_s - time.monotonic()))

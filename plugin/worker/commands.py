@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, cast
 import typer
 from pydantic import BaseModel, ValidationError
 
+from ...engines import daemons
 from ...engines.base import Engine, Language, SessionOptions, VenusError
 from .settings import WorkerSettings
 
@@ -161,6 +162,10 @@ def run(make: Callable[[], Worker], *, drain: bool) -> None:
             await worker.run(stop, drain=drain)
         return worker.stuck
 
-    if asyncio.run(work()):
+    stuck = asyncio.run(work())
+    left = daemons.end_all()
+    if stuck or left:
+        # A job's thread that does not end would keep the process alive for ever; and an interpreter that is taken down
+        # under a thread in native code aborts the process.
         sys.stderr.flush()
-        end_at_once()  # a job's thread that does not end would keep the process alive for ever
+        end_at_once()

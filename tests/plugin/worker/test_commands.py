@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from pydantic import BaseModel
+from realtime_venus.engines import daemons
 from realtime_venus.engines.base import EngineError, VenusError
 from realtime_venus.plugin.main import run
+from realtime_venus.plugin.worker import commands, signals
 from realtime_venus.plugin.worker.commands import agent, app, engine_maker, overridden
 from realtime_venus.plugin.worker.settings import MissingCredentials, WorkerSettings
 from typer.testing import CliRunner
@@ -67,3 +69,21 @@ def test_an_impossible_option_is_said_in_one_line(name: str, value: object) -> N
 def test_an_unknown_engine_is_said() -> None:
     with pytest.raises(EngineError, match="unknown engine 'orchestra'"):
         engine_maker(Given(), WorkerSettings.model_validate({"engine": "orchestra", "url": ""}))()
+
+
+@pytest.mark.parametrize(("left", "stuck"), [([], False), (["venus-warm"], False), ([], True)])
+def test_native_threads_that_go_on_are_not_met_by_the_interpreters_end(
+    monkeypatch: pytest.MonkeyPatch, left: list[str], stuck: bool
+) -> None:
+    class Idle:
+        def __init__(self) -> None:
+            self.stuck = stuck
+
+        async def run(self, _stop: object, *, drain: bool) -> None:
+            assert drain
+
+    ended: list[str] = []
+    monkeypatch.setattr(daemons, "end_all", lambda: left)
+    monkeypatch.setattr(signals, "end_at_once", lambda: ended.append("at once"))
+    commands.run(lambda: cast(Any, Idle()), drain=True)
+    assert ended == ["at once"] * bool(left or stuck)

@@ -6,13 +6,13 @@ import asyncio
 import json
 import logging
 import secrets
-from datetime import timedelta
 from typing import Any, Literal, cast
 
 import aiohttp
 
 from ..engines.base import MissingExtra
 from ..plugin.rooms.livekit import JoinRefused, LiveKitOptions, LiveKitRoom, sdk
+from ..plugin.rooms.livekit.tokens import admission
 from ..plugin.rooms.livekit.wire import EVENTS
 from .settings import LiveKitAccess
 from .transport import NoConnection, Opened
@@ -152,6 +152,7 @@ class LiveKitTransport:
         only = {
             "listen_to": (visitor,),
             "obey": "heard",
+            "interrupt_from": "listened",  # the page has a button for it
             "video": "off",
             "join_s": _JOIN_S,
             "empty_s": self._grace_s,
@@ -173,34 +174,12 @@ class LiveKitTransport:
         return api.LiveKitAPI(access.http_url, access.key.get_secret_value(), access.secret.get_secret_value())
 
     def _agent_token(self, room: str, identity: str) -> str:
-        grants = api.VideoGrants(
-            room_join=True,
-            room=room,
-            can_publish=True,
-            can_publish_sources=["microphone"],
-            can_subscribe=True,
-            can_publish_data=True,
-            can_update_own_metadata=True,
-        )
-        return self._token(identity, grants).with_kind("agent").with_name("Venus").to_jwt()
+        return self._admission(room, identity, own_metadata=True).with_kind("agent").with_name("Venus").to_jwt()
 
     def _visitor_token(self, room: str, identity: str) -> str:
-        grants = api.VideoGrants(
-            room_join=True,
-            room=room,
-            can_publish=True,
-            can_publish_sources=["microphone"],
-            can_subscribe=True,
-            can_publish_data=True,
-            can_update_own_metadata=False,
-        )
-        return self._token(identity, grants).to_jwt()
+        return self._admission(room, identity, own_metadata=False).to_jwt()
 
-    def _token(self, identity: str, grants: api.VideoGrants) -> api.AccessToken:
-        access = self._access
-        return (
-            api.AccessToken(access.key.get_secret_value(), access.secret.get_secret_value())
-            .with_identity(identity)
-            .with_ttl(timedelta(seconds=access.token_ttl_s))
-            .with_grants(grants)
-        )
+    def _admission(self, room: str, identity: str, *, own_metadata: bool) -> api.AccessToken:
+        key, secret = self._access.key.get_secret_value(), self._access.secret.get_secret_value()
+        ttl_s = self._access.token_ttl_s
+        return admission(key, secret, room=room, identity=identity, ttl_s=ttl_s, own_metadata=own_metadata)

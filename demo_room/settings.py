@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -10,20 +9,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from ..plugin.network import is_loopback
 from ..plugin.rooms.webrtc.options import IceServer, WebRtcOptions
 
 LEAST_KEY = 8
 """Characters of the shortest key."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach a server that listens on ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class LiveKitAccess(BaseModel):

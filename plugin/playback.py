@@ -100,6 +100,7 @@ class Playback:
         self._acked = -1
         self._last_ack_at = 0  # in pulled frames
         self._last_speech_number = -1
+        self._reports = acknowledges
         self._estimating = not acknowledges
         self._silent_run = 0  # samples of silence just sent
         self._lag = 0
@@ -209,6 +210,13 @@ class Playback:
             self._gain = self._target_gain  # nothing sounds, so nothing can click
             return PlayoutFrame(number, _SILENCE, silent=True)
         return PlayoutFrame(number, pcm, silent=False)
+
+    def expect_reports(self, acknowledges: bool) -> None:
+        """Who listens may have changed: whether playback is reported from now on.  Costs nothing while it stays so."""
+        if acknowledges != self._reports:
+            self._reports = acknowledges
+            self._estimating = not acknowledges
+            self._last_ack_at = self._next_number
 
     def acknowledge(self, number: int) -> None:
         """The listener has played every frame up to ``number``.  Old, repeated and invented numbers change nothing."""

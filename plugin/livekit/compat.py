@@ -1,18 +1,17 @@
-"""The only file of the plugin that touches names LiveKit keeps private, and the guard on its release.
+"""The only file of the plugin that touches names LiveKit keeps private.  The release is checked when it is imported.
 
-The duplex interface is new in livekit-agents 1.8 and still changes, hence the narrow range.  One private name is used:
-an ``AgentSession`` takes its video sampler only when it is made, and :func:`~.attach.attach` comes afterwards.  What
-is relied on, private or not, is observed by ``tests/contract/test_livekit_agents.py`` (livekit-agents 1.8.9).
+One private name is used: an ``AgentSession`` takes its video sampler only when it is made, and :func:`~.attach.attach`
+comes afterwards.  What is relied on, private or not, is observed by ``tests/contract/test_livekit_agents.py``
+(livekit-agents 1.8.9).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any, Protocol, cast
 
-from ...engines.base import MissingExtra, VenusError
+from ...engines.base import MissingExtra
+from ..livekit_release import UnsupportedLiveKit, check_version
 
 try:
     from livekit import rtc
@@ -20,26 +19,16 @@ try:
 except ImportError as error:
     raise MissingExtra(__name__, "livekit") from error
 
-_LEAST = (1, 8, 9)
-_BELOW = (1, 9)
-_LEADING_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-
-
-class UnsupportedLiveKit(VenusError):
-    """The installed livekit-agents differs from the releases that this plugin was written for."""
-
-
-def check_version(version: Callable[[str], str] = metadata.version) -> None:
-    """Raise :class:`UnsupportedLiveKit` unless livekit-agents is at least 1.8.9 and below 1.9."""
-    found = version("livekit-agents")
-    numbers = _LEADING_NUMBERS.match(found)
-    release = tuple(int(part) for part in numbers.group().split(".")) if numbers else ()
-    if not _LEAST <= release < _BELOW:
-        raise UnsupportedLiveKit(
-            f"livekit-agents {found} is installed, livekit.plugins.venus was written for >=1.8.9,<1.9: "
-            "pip install 'livekit-agents>=1.8.9,<1.9'"
-        )
-
+__all__ = [
+    "UnsupportedLiveKit",
+    "VideoSampler",
+    "check_version",
+    "ignore",
+    "listen",
+    "rtc",
+    "set_video_sampler",
+    "video_sampler",
+]
 
 check_version()
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from livekit.agents import llm
 
 from ...engines.base import Engine, EngineError, Language, VenusError
 from ..settings import load_settings
-from .compat import check_version
 from .gate import SpeakingGate
 from .options import DuplexOptions
 from .session import DuplexSession
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from ..reflex import SpeechDetector
     from ..session import SessionSettings
 
-check_version()
+_log = logging.getLogger(__name__)
+
+_Loading = Future[Engine | VenusError]
+"""What the load comes to; a failure is a result, since those who waited for it may be gone."""
 
 
 class DuplexModel(llm.DuplexModel):
@@ -73,7 +78,8 @@ class DuplexModel(llm.DuplexModel):
         self._engine = engine
         self._owns_engine = engine is None
         self._lock = threading.Lock()
-        self._loading: Future[Engine] | None = None
+        self._loading: _Loading | None = None
+        self._load_task: asyncio.Task[Engine] | None = None
 
     @property
     def model(self) -> str:
@@ -107,36 +113,65 @@ class DuplexModel(llm.DuplexModel):
         return DuplexSession(self)
 
     async def load(self) -> Engine:
-        """Load the models now; repeated and simultaneous calls load once.  Raises :class:`VenusError`."""
+        """Load the models now; repeated and simultaneous calls load once, and one that is cancelled stops no other.
+
+        Raises :class:`VenusError`, also after ``options.load_s``; the next call tries again.
+        """
         with self._lock:
             loading = self._loading
-            mine = loading is None
             if loading is None:
-                loading = self._loading = Future[Engine]()
-        if mine:
-            try:
-                engine = self._engine or await asyncio.to_thread(_cascade)
-                self._engine = engine
-                await engine.load()
-            except BaseException as error:
-                with self._lock:
-                    self._loading = None
-                told = error if isinstance(error, VenusError) else EngineError("the models could not be loaded")
-                loading.set_exception(told)
-                raise
-            loading.set_result(engine)
-            return engine
-        return await asyncio.shield(asyncio.wrap_future(loading))
+                loading = self._loading = _Loading()
+                self._load_task = asyncio.create_task(self._made(), name="venus-livekit-load")
+                self._load_task.add_done_callback(partial(self._loaded, loading))
+        made = await asyncio.shield(asyncio.wrap_future(loading))
+        if isinstance(made, VenusError):
+            raise made
+        return made
+
+    async def _made(self) -> Engine:
+        try:
+            async with asyncio.timeout(self.options.load_s):
+                self._engine = self._engine or await asyncio.to_thread(_cascade)
+                await self._engine.load()
+                return self._engine
+        except TimeoutError:
+            raise EngineError(
+                f"the models were not loaded within {self.options.load_s:g} s: the disk is slow or the machine busy; "
+                "allow more by DuplexOptions(load_s=...), or load() again"
+            ) from None
+
+    def _loaded(self, loading: _Loading, made: asyncio.Task[Engine]) -> None:
+        """Tell everybody who waits, on whatever thread."""
+        error = EngineError("the load was broken off; load() again") if made.cancelled() else made.exception()
+        if error is None:
+            loading.set_result(made.result())
+            return
+        with self._lock:
+            self._loading = None
+        told = error if isinstance(error, VenusError) else EngineError(f"the models could not be loaded: {error}")
+        loading.set_result(told)
 
     async def __aenter__(self) -> DuplexModel:
         return self
 
     async def aclose(self) -> None:
-        """Free the model's own engine; one that was given stays.  Close the sessions first."""
+        """Break off a load, and free the model's own engine; one that was given stays.  Close the sessions first."""
+        with self._lock:
+            loading, task = self._loading, self._load_task
+        if loading is not None and task is not None and not loading.done():
+            with suppress(RuntimeError):  # its event loop has ended, and the load with it
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.options.close_s):
+                    await asyncio.shield(asyncio.wrap_future(loading))
         if self._owns_engine and self._engine is not None:
             with self._lock:
                 engine, self._engine, self._loading = self._engine, None, None
-            await engine.close()
+            try:
+                async with asyncio.timeout(self.options.close_s):
+                    await engine.close()
+            except TimeoutError:
+                _log.warning("the models were not freed in time", extra={"deadline_s": self.options.close_s})
 
 
 def _cascade() -> Engine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...engines.base import Frame, RgbImage
+from ..rooms.livekit.sdk import LARGEST_PICTURE, thinned
 from .compat import rtc
 
 
@@ -18,7 +19,7 @@ class NewestPicture:
         self.received = 0
         self.converted = 0
         self.failed = 0
-        """Pictures that LiveKit could not convert."""
+        """Pictures that LiveKit could not convert, or not planar and with more pixels than 4K has."""
 
     def put(self, frame: rtc.VideoFrame, captured_ms: float) -> None:
         """Keep ``frame``; the one before it is forgotten."""
@@ -44,9 +45,9 @@ _CHANNELS = {rtc.VideoBufferType.RGBA: [0, 1, 2], rtc.VideoBufferType.BGRA: [2, 
 
 
 def _rgb(frame: rtc.VideoFrame) -> RgbImage:
-    channels = _CHANNELS.get(frame.type)
+    channels = _CHANNELS.get(frame.type) if frame.width * frame.height <= LARGEST_PICTURE else None
     if channels is not None:
         pixels = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 4)
         return np.ascontiguousarray(pixels[:, :, channels])
-    rgb = frame.convert(rtc.VideoBufferType.RGB24)
+    rgb = thinned(frame).convert(rtc.VideoBufferType.RGB24)
     return np.frombuffer(rgb.data, dtype=np.uint8).reshape(rgb.height, rgb.width, 3)

@@ -8,10 +8,6 @@ from importlib import metadata
 
 from livekit.agents import Plugin
 
-from .compat import check_version
-
-check_version()
-
 __version__ = metadata.version("realtime-venus")
 
 _NAME = "livekit.plugins.venus"

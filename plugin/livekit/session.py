@@ -196,19 +196,19 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
         self.room.command(TypeText(instructions))
 
     async def aclose(self) -> None:
-        """End the conversation.  May be called repeatedly."""
+        """End the conversation, within twice ``options.close_s``.  May be called repeatedly."""
         await super().aclose()
         self._over = True
         self._opened.set()
         if self._session is not None:
             self._session.stop("closed")
-        running = self._running
-        if running is not None and not running.done():
-            _, unfinished = await asyncio.wait([running], timeout=self._model.options.close_s)
-            if unfinished:
-                _log.warning("a conversation did not end in time")
+        if (running := self._running) is not None:
+            close_s = self._model.options.close_s
+            if (await asyncio.wait([running], timeout=close_s))[1]:
+                _log.warning("a conversation did not end in time and is cancelled", extra={"deadline_s": close_s})
                 running.cancel()
-                await asyncio.wait([running])
+                if (await asyncio.wait([running], timeout=close_s))[1]:
+                    _log.error("a conversation cannot be ended and is left to itself")
         if self._room is not None:
             await self._room.close()
 

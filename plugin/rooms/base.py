@@ -98,7 +98,10 @@ class MediaRoom(Protocol):
 
     @property
     def acknowledges(self) -> bool:
-        """Whether the listener's device reports playback.  Without reports HEARD is estimated and marked so."""
+        """Whether the listener's device reports playback.  Without reports HEARD is estimated and marked so.
+
+        Asked again many times a second, since listeners come and go.
+        """
         ...
 
     @property

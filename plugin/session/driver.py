@@ -282,6 +282,7 @@ class Session:
 
     def _tick(self) -> None:
         now = self._now()
+        self._playback.expect_reports(self._room.acknowledges)  # people come and go
         if self._playback.urgent or now.ms - self._drained_ms >= _LEDGER_EVERY_MS:
             self._drain()
         frames, waits = self._playback.pulled_frames, self._playback.queued_samples > 0

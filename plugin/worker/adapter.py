@@ -10,13 +10,12 @@ The release is checked when this module is imported; what is relied on is observ
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from typing import cast
 
-from ...engines.base import MissingExtra, VenusError
+from ...engines.base import MissingExtra
+from ..livekit_release import check_version
 
 _PRELOAD = "LIVEKIT_AGENTS_PRELOAD_LOCAL_INFERENCE"
 # The library's own detectors (250 MB) are loaded into every worker unless this says no; nothing here asks for them.
@@ -36,34 +35,13 @@ __all__ = [
     "JobContext",
     "JobRequest",
     "SlotServer",
-    "UnsupportedLiveKitAgents",
     "api",
-    "check_version",
     "rtc",
 ]
 
-_LEAST, _BELOW = (1, 8, 9), (1, 9)
-_LEADING_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _UNREGISTERED = "unregistered"
 FULL = 1.0
 """Load from which on the worker is reported as full."""
-
-
-class UnsupportedLiveKitAgents(VenusError):
-    """The installed livekit-agents differs from the one this adapter was written for."""
-
-
-def check_version(version: Callable[[str], str] = metadata.version) -> None:
-    """Raise :class:`UnsupportedLiveKitAgents` unless the installed release is one of the observed ones."""
-    found = version("livekit-agents")
-    numbers = _LEADING_NUMBERS.match(found)
-    release = tuple(int(part) for part in numbers.group().split(".")) if numbers else ()
-    if not _LEAST <= release < _BELOW:
-        raise UnsupportedLiveKitAgents(
-            f"livekit-agents {found} is installed, the worker was written for >=1.8.9,<1.9: "
-            "pip install 'livekit-agents>=1.8.9,<1.9'"
-        )
-
 
 check_version()
 

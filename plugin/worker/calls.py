@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...engines.base import Engine, EngineFull, SessionOptions
+from ..rooms.livekit import sdk
 from ..rooms.livekit.options import LiveKitOptions
 from ..rooms.livekit.room import LiveKitRoom
-from ..rooms.livekit.sdk import redacted
 from ..session import Session, SessionSettings
 from ..timeline import Subscription
 from ..timeline import events as ev
@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 VISIT_S = 5.0
 """How long an agent that can hold no conversation stays in the room to say why, by an attribute."""
+UNDO_S = 60.0
+"""How long a job's thread waits for a connection that came too late, to take it back.  Its place is free meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Equipment:
     session: SessionSettings
     room: LiveKitOptions
     metrics: WorkerMetrics
+
+
+async def _undone() -> None:
+    if not await sdk.undone(UNDO_S):
+        _log.error("a room that was given up may have been joined after all", extra={"waited_s": UNDO_S})
 
 
 class _Call:
@@ -122,11 +129,12 @@ class Calls:
             options = session_options(parse(context.job.metadata), self._equipment.engine)
         except BadMetadata:
             options = None
+        context.add_shutdown_callback(_undone)
+        connecting = context.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)  # the room subscribes
         try:
-            async with asyncio.timeout(self._equipment.room.connect_s):
-                await context.connect(auto_subscribe=AutoSubscribe.SUBSCRIBE_NONE)  # the room subscribes
+            await sdk.joined(context.room, connecting, self._equipment.room.connect_s)
         except (rtc.ConnectError, TimeoutError) as error:
-            said = redacted(error.message) if isinstance(error, rtc.ConnectError) else "timeout"
+            said = sdk.redacted(error.message) if isinstance(error, rtc.ConnectError) else "timeout"
             _log.warning("a room could not be joined", extra={"job_id": context.job.id, "error": said})
             return "not_connected"
         if options is None:

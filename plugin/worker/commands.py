@@ -27,6 +27,9 @@ Url = Annotated[str | None, typer.Option(help="The LiveKit server (LIVEKIT_URL o
 AgentName = Annotated[str | None, typer.Option(help="Only rooms that ask for this name (VENUS_WORKER__AGENT_NAME).")]
 EngineName = Annotated[str | None, typer.Option("--engine", help="Who talks (VENUS_WORKER__ENGINE).")]
 Port = Annotated[int | None, typer.Option(help="Port of health and metrics (VENUS_WORKER__PORT).")]
+Tokens = Annotated[
+    bool | None, typer.Option(help="Serve POST /token there too, for whoever lets users in (…TOKEN_ENDPOINT).")
+]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
 
@@ -48,12 +51,14 @@ def start(
     agent_name: AgentName = None,
     engine: EngineName = None,
     port: Port = None,
+    token_endpoint: Tokens = None,
     log_level: LogLevel = None,
 ) -> None:
     """Take jobs from the LiveKit server; told to stop, let the calls finish first."""
     sections = cast(Sections, context.obj or _Defaults())
     given = {"url": url, "agent_name": agent_name, "engine": engine, "port": port, "log_level": log_level}
-    _work(sections, overridden(sections.section(WorkerSettings), **given), drain=True)
+    settings = overridden(sections.section(WorkerSettings), **given, token_endpoint=token_endpoint)
+    _work(sections, settings, drain=True)
 
 
 @agent.command()
@@ -63,12 +68,14 @@ def dev(
     agent_name: AgentName = None,
     engine: EngineName = None,
     port: Port = 0,
+    token_endpoint: Tokens = None,
     log_level: LogLevel = "debug",
 ) -> None:
     """The same for trying things out: says more, takes any free port, and ends calls at once when told to stop."""
     sections = cast(Sections, context.obj or _Defaults())
     given = {"url": url, "agent_name": agent_name, "engine": engine, "port": port, "log_level": log_level}
-    settings = overridden(sections.section(WorkerSettings), **given, log_format="text")
+    given |= {"token_endpoint": token_endpoint, "log_format": "text"}
+    settings = overridden(sections.section(WorkerSettings), **given)
     _work(sections, settings, drain=False)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from ...engines.base import VenusError
 from .slots import Occupancy
+
+_LONGEST = 16 * 1024
+"""Bytes of the longest request."""
 
 
 class EndpointTaken(VenusError):
@@ -25,7 +28,7 @@ class Condition:
 
 
 class Endpoint:
-    """Serves ``/healthz``, ``/readyz``, ``/slots`` and ``/metrics``.
+    """Serves ``/healthz``, ``/readyz``, ``/slots`` and ``/metrics``, and what else is in ``routes``.
 
     A worker that is full is ready: it is doing what it is there for, and it is the LiveKit server that passes it over.
     """
@@ -37,12 +40,14 @@ class Endpoint:
         condition: Callable[[], Condition],
         metrics: Callable[[], bytes],
         content_type: str,
+        routes: Sequence[web.RouteDef] = (),
     ) -> None:
         self._host = host
         self._port = port
         self._condition = condition
         self._metrics = metrics
         self._content_type = content_type
+        self._routes = routes
         self._runner: web.AppRunner | None = None
 
     @property
@@ -52,13 +57,14 @@ class Endpoint:
 
     async def start(self) -> None:
         """Listen.  Raises :class:`EndpointTaken`."""
-        app = web.Application()
+        app = web.Application(client_max_size=_LONGEST)
         app.add_routes(
             [
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/slots", self._slots),
                 web.get("/metrics", self._page),
+                *self._routes,
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)

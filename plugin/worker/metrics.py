@@ -34,6 +34,7 @@ class WorkerMetrics:
         self._accepted = Counter("venus_jobs_accepted", "Jobs that were taken.", registry=self._registry)
         self._refused = Counter("venus_jobs_refused", "Jobs that were refused.", ["reason"], registry=self._registry)
         self._ended = Counter("venus_sessions_ended", "Conversations that ended.", ["reason"], registry=self._registry)
+        self._tokens = Counter("venus_tokens", "Requests for a token.", ["outcome"], registry=self._registry)
         self._latency = Histogram(
             "venus_response_latency_seconds",
             "The user's last sound to the first sound of the answer, at the room's edge.",
@@ -50,6 +51,10 @@ class WorkerMetrics:
     def refused(self, reason: Refusal) -> None:
         """A job was not taken."""
         self._refused.labels(reason.value).inc()
+
+    def token(self, outcome: str) -> None:
+        """Somebody asked for a token: it was ``given``, or what the refusal is called."""
+        self._tokens.labels(outcome).inc()
 
     def began(self) -> None:
         """A conversation began."""

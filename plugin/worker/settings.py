@@ -6,14 +6,23 @@ import os
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from ...engines.base import VenusError
+from ..network import is_loopback
 
 URL = "LIVEKIT_URL"
 API_KEY = "LIVEKIT_API_KEY"
 API_SECRET = "LIVEKIT_API_SECRET"  # noqa: S105 - the variable's name
 AGENT_NAME = "LIVEKIT_AGENT_NAME"
+
+
+def _is_url(url: str, *schemes: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in schemes and bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 class MissingCredentials(VenusError):
@@ -50,6 +59,16 @@ class WorkerSettings(BaseModel):
     """Address of the health and metrics endpoint; ``0.0.0.0`` lets other machines ask."""
     port: int = Field(default=8081, ge=0, le=65_535)
     """Its port; 0 takes any free one."""
+    token_endpoint: bool = False
+    """Serve ``POST /token`` there too: tokens for users while a worker is free, else 503 with the reason."""
+    token_secret: SecretStr | None = Field(default=None, min_length=16)
+    """Sent as ``Authorization: Bearer …`` by whoever asks for tokens; needed when ``host`` is no loopback address."""
+    token_ttl_s: int = Field(default=120, ge=5, le=3600)
+    """How long a token lets a user in.  Who is in stays in."""
+    token_url: str = ""
+    """Where users reach the LiveKit server, when they do so by another address than ``url``."""
+    token_workers: tuple[str, ...] = Field(default=(), max_length=64)
+    """Endpoints of the other workers (``http://10.0.0.2:8081``), which are asked for a free place too."""
     drain_timeout_s: int = Field(default=3600, ge=0, le=86_400)
     """How long calls may go on after the worker was told to stop.  0 ends them at once."""
     leave_timeout_s: float = Field(default=10.0, ge=1, le=120)
@@ -59,19 +78,27 @@ class WorkerSettings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("url")
+    @field_validator("url", "token_url")
     @classmethod
     def _address(cls, url: str) -> str:
-        if not url:
-            return url
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("ws", "wss", "http", "https") and bool(parts.hostname)
-        except ValueError:
-            usable = False
-        if not usable:
+        if url and not _is_url(url, "ws", "wss", "http", "https"):
             raise ValueError("the LiveKit server's address begins with ws://, wss://, http:// or https://")
         return url
+
+    @field_validator("token_workers")
+    @classmethod
+    def _endpoints(cls, workers: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_is_url(worker, "http", "https") for worker in workers):
+            raise ValueError("a worker's endpoint looks like http://10.0.0.2:8081")
+        return tuple(worker.rstrip("/") for worker in workers)
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if self.token_endpoint and self.token_secret is None and not is_loopback(self.host):
+            raise ValueError(
+                "beyond this machine anybody would get tokens: set VENUS_WORKER__TOKEN_SECRET too, or host 127.0.0.1"
+            )
+        return self
 
     def checked(self) -> Self:
         """This, with all that is needed to reach the server.  Raises :class:`MissingCredentials`."""

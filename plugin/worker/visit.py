@@ -6,13 +6,12 @@ import asyncio
 import logging
 import secrets
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from ...engines.base import Engine, SessionOptions
 from ..rooms.livekit.options import LiveKitOptions
 from ..rooms.livekit.room import LiveKitRoom
+from ..rooms.livekit.tokens import admission
 from ..session import Session, SessionSettings
-from .adapter import api
 from .settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -33,23 +32,8 @@ class Visit:
 
 def token(settings: WorkerSettings, room: str, identity: str) -> str:
     """A token with which an agent can join ``room`` and nothing else."""
-    grants = api.VideoGrants(
-        room_join=True,
-        room=room,
-        can_publish=True,
-        can_subscribe=True,
-        can_publish_data=True,
-        can_update_own_metadata=True,
-    )
-    return (
-        api.AccessToken(settings.key, settings.secret)
-        .with_identity(identity)
-        .with_name(settings.display_name)
-        .with_kind("agent")
-        .with_ttl(timedelta(seconds=TOKEN_S))
-        .with_grants(grants)
-        .to_jwt()
-    )
+    made = admission(settings.key, settings.secret, room=room, identity=identity, ttl_s=TOKEN_S, own_metadata=True)
+    return made.with_name(settings.display_name).with_kind("agent").to_jwt()
 
 
 async def visit(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import aiohttp
+from aiohttp import web
 
 from ...engines.base import Engine, VenusError
 from ..rooms.livekit.options import LiveKitOptions
@@ -21,6 +22,7 @@ from .calls import Calls, Equipment
 from .door import VISITS, Door
 from .endpoint import Condition, Endpoint
 from .metrics import CONTENT_TYPE, WorkerMetrics
+from .reception import Reception
 from .settings import WorkerSettings
 from .slots import Occupancy, Slots
 
@@ -56,7 +58,9 @@ class Worker:
         self._session = session or SessionSettings()
         self._room = room or LiveKitOptions()
         self._metrics = WorkerMetrics()
-        self._endpoint = Endpoint(settings.host, settings.port, self._condition, self._page, CONTENT_TYPE)
+        self._endpoint = Endpoint(
+            settings.host, settings.port, self._condition, self._page, CONTENT_TYPE, self._token_routes()
+        )
         self._visits = Slots(VISITS)
         self._changed = asyncio.Event()
         self._draining = False
@@ -212,6 +216,14 @@ class Worker:
 
     def _occupied(self) -> Occupancy:
         return Occupancy(0, 0, open=False) if self._slots is None else self._slots.occupancy
+
+    def _token_routes(self) -> list[web.RouteDef]:
+        if not self._settings.token_endpoint:
+            return []
+        return [web.post("/token", Reception(self._settings, self._condition, self._sees, self._metrics).answer)]
+
+    def _sees(self) -> bool:
+        return self._engine is not None and "video" in self._engine.modalities
 
     def _condition(self) -> Condition:
         return Condition(self._trouble(), self._occupied())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from realtime_venus.demo_room.settings import RoomSettings, is_loopback
+from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.plugin.settings import BadSetting, load_settings
 
 
@@ -12,23 +12,6 @@ def test_by_default_only_this_machine_is_served_in_plain_http() -> None:
     settings = RoomSettings()
     assert (settings.host, settings.port, settings.loopback, settings.https) == ("127.0.0.1", 7860, True, False)
     assert settings.webrtc().ice_servers == ()
-
-
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.1.5", False),
-        ("example.org", False),
-    ],
-)
-def test_what_is_this_machine(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
 
 
 def test_beyond_this_machine_a_key_is_required_and_named() -> None:

@@ -161,7 +161,8 @@ class Person:
 
 
 class Answering(FakeEngine):
-    """Answers the first speech it hears, after half a second of silence, and yields to the next."""
+    """Answers the first speech it hears, after half a second of silence, and yields to the next; and what is typed, if
+    it is told to."""
 
     def __init__(self, watch: Watch, seconds: float) -> None:
         super().__init__(self._take, self._judge)
@@ -169,9 +170,14 @@ class Answering(FakeEngine):
         self._seconds = seconds
         self._loud = self._quiet = 0
         self.answered = False
+        self.reads = False
+        self._read = 0
 
     def _take(self, session: FakeSession, unit: MediaUnit) -> None:
         self._watch.move()
+        if self.reads and len(session.typed) > self._read:
+            self._read += 1
+            session.speak(f"t{self._read}", 1.0, f"You typed: {session.typed[self._read - 1]}")
         if np.abs(unit.audio).max() > LOUD:
             self._loud, self._quiet = self._loud + 1, 0
         else:
@@ -295,6 +301,44 @@ async def test_typed_text_reaches_the_engine_and_interrupts_nothing(livekit_serv
         assert made.messages("user")[-1].text_content == "and in winter?"
         await made.until(lambda: made.messages("assistant"), "the answer is over")
         assert not made.messages("assistant")[0].interrupted
+
+
+async def test_a_reply_that_is_asked_for_is_heard_and_written_down(livekit_server: LiveKitServer) -> None:
+    """``generate_reply``: ``user_input`` is a line of the user's, ``instructions`` are typed and nobody's words."""
+    async with call(livekit_server, seconds=1.0, attach="before") as made:
+        made.engine.reads = True
+        for keywords, typed, users in (
+            ({"user_input": "How are you?"}, "How are you?", ["How are you?"]),
+            ({"instructions": "Greet the user."}, "Greet the user.", ["How are you?"]),
+            (
+                {"user_input": "And now?", "instructions": "Be brief."},
+                "And now?",
+                ["How are you?", "And now?"],
+            ),
+        ):
+            answers, begun = len(made.messages("assistant")), len(made.person.heard)
+            reply = made.session.generate_reply(**cast(dict[str, Any], keywords))
+            await made.until(lambda begun=begun: max(made.person.heard[begun:], default=0) > LOUD, "it is heard")
+            await made.until(lambda answers=answers: len(made.messages("assistant")) > answers, "it is over")
+            await made.until(reply.done, "the reply is done")
+            assert reply.exception() is None
+            assert made.engine.session.typed[-1] == typed
+            said = made.messages("assistant")[-1]
+            assert (said.text_content, said.interrupted) == (f"You typed: {typed}", False)
+            assert [item.text_content for item in made.messages("user")] == users
+            await made.until(lambda typed=typed: f"You typed: {typed}" in made.person.said("agent"), "its captions")
+            await made.until(lambda: made.person.quiet(25), "silence after it")
+        assert made.engine.session.typed == ["How are you?", "Greet the user.", "And now?"]
+
+
+async def test_a_reply_about_nothing_says_what_to_ask_for(livekit_server: LiveKitServer) -> None:
+    async with call(livekit_server, seconds=1.0, attach="before") as made:
+        reply = made.session.generate_reply()
+        await made.until(reply.done, "the reply is done")
+        error = reply.exception()
+        assert isinstance(error, llm.RealtimeError)
+        assert "user_input" in str(error)
+        assert made.engine.session.typed == []
 
 
 async def test_the_camera_is_seen(livekit_server: LiveKitServer) -> None:

@@ -98,7 +98,8 @@ async def test_an_interruption_silences_the_agent(livekit_server: LiveKitServer)
 
 
 async def test_the_stop_button_and_typed_text(livekit_server: LiveKitServer) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+    options = SHORT.model_copy(update={"say_from": "listened"})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "alice") as alice:
         await alice.until(lambda: alice.agent_state() == "listening", "the agent")
         venus.ear.speak("u1", 20.0)
         await alice.until(lambda: len(alice.loud_s) > 20, "some of it")
@@ -151,7 +152,7 @@ async def test_only_the_first_is_listened_to_until_she_leaves(livekit_server: Li
             await bob.microphone()
             await until(lambda: venus.room.mixed_microphones == 1, "bob's microphone")
             with pytest.raises(rtc.RpcError, match="takes no requests") as refused:
-                await carol.ask("venus.say", {"text": "Hear me"})
+                await carol.ask("venus.type", {"text": "Hear me"})
             assert refused.value.code == 403
             await carol.room.local_participant.send_text("Hear me", topic="lk.chat")
             await bob.ask("venus.type", {"text": "Hear me"})
@@ -160,6 +161,31 @@ async def test_only_the_first_is_listened_to_until_she_leaves(livekit_server: Li
             await until(lambda: venus.room.listening_to == ("carol",), "carol")
             await until(lambda: venus.room.mixed_microphones == 1, "carol's microphone")
         assert venus.ear.typed == ["Hear me"]
+
+
+async def test_nobody_may_make_it_speak_unless_that_is_set(livekit_server: LiveKitServer) -> None:
+    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+        await alice.until(lambda: alice.agent_state() == "listening", "the agent")
+        with pytest.raises(rtc.RpcError, match="takes no requests of this kind") as refused:
+            await alice.ask("venus.say", {"text": "I am the agent"})
+        assert refused.value.code == 403
+        await alice.ask("venus.type", {"text": "Hello?"})
+        await until(lambda: venus.ear.typed, "the text")
+        assert venus.ear.said == []
+
+
+async def test_only_so_many_microphones_are_heard(livekit_server: LiveKitServer) -> None:
+    options = SHORT.model_copy(update={"max_listened": 1})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "bob") as bob:
+        await bob.microphone()
+        await until(lambda: venus.room.mixed_microphones == 1, "bob's microphone")
+        async with participant(livekit_server, "carol") as carol:
+            microphone = await carol.microphone()
+            await until(lambda: venus.room.counters.tracks.waiting == 1, "carol's microphone waits")
+            assert venus.room.mixed_microphones == 1
+            await bob.leave()
+            await until(lambda: venus.room.listening_to == ("carol",), "carol alone")
+            await asyncio.gather(microphone.say(TONE), venus.hears("carol"))
 
 
 async def test_another_agent_is_neither_heard_nor_obeyed(livekit_server: LiveKitServer) -> None:
@@ -177,7 +203,7 @@ async def test_another_agent_is_neither_heard_nor_obeyed(livekit_server: LiveKit
         assert venus.room.listening_to == ("alice",)
         for one in (robot, cyborg):
             with pytest.raises(rtc.RpcError):
-                await one.ask("venus.say", {"text": "I am a human"})
+                await one.ask("venus.type", {"text": "I am a human"})
         assert venus.room.mixed_microphones == 1
         await alice.until(lambda: alice.agent_state() == "listening", "the agent")
 

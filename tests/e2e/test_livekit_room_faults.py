@@ -145,7 +145,8 @@ async def test_what_is_too_large_is_ignored_and_counted(livekit_server: LiveKitS
 async def test_a_malformed_request_is_refused_with_a_reason(
     livekit_server: LiveKitServer, method: str, payload: str
 ) -> None:
-    async with agent(livekit_server) as venus, participant(livekit_server, "alice") as alice:
+    options = SHORT.model_copy(update={"say_from": "listened"})
+    async with agent(livekit_server, options) as venus, participant(livekit_server, "alice") as alice:
         await alice.until(lambda: alice.agent_state() == "listening", "the agent")
         with pytest.raises(rtc.RpcError, match=method) as refused:
             await alice.ask(method, payload)

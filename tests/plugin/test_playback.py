@@ -371,6 +371,30 @@ def test_a_listener_that_never_reports_is_estimated_from_the_start() -> None:
     assert all(item.estimated for item in bench.moves if item.state is LedgerState.HEARD)
 
 
+def test_when_only_a_telephone_is_left_hearing_is_estimated_at_once() -> None:
+    bench = Bench(delay_ms=60)
+    bench.say("a", 24000)
+    bench.pull(10, ack=True)
+    bench.playback.expect_reports(False)
+    bench.pull(10)
+    assert bench.playback.heard_samples("a") == 17 * FRAME
+
+
+def test_when_a_page_joins_its_reports_are_waited_for_and_for_a_second_only() -> None:
+    bench = Bench(acknowledges=False, delay_ms=60)
+    bench.say("a", 24000 * 3)
+    bench.pull(10)
+    bench.playback.expect_reports(True)
+    bench.pull(10)
+    assert bench.playback.heard_samples("a") == 7 * FRAME
+    bench.playback.acknowledge(14)
+    assert bench.playback.heard_samples("a") == 15 * FRAME
+    for _ in range(60):
+        bench.playback.expect_reports(True)  # nothing has changed
+        bench.pull()
+    assert bench.playback.heard_samples("a") == 77 * FRAME
+
+
 def test_bursts_and_gaps_keep_order_and_count_underruns() -> None:
     bench = Bench()
     burst = OUTPUT_HZ // 2

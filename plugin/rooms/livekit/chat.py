@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from ..messages import MAX_BYTES
 from .sdk import rtc
 from .tracks import Spawn
 
-_OPEN = 8
-"""Texts that may be arriving at a time; others are refused and counted."""
+_OPEN, _OPEN_EACH = 8, 2
+"""Texts that may be arriving or waiting at a time, of all and of one participant; others are refused and counted."""
 _ARRIVE_S = 10.0
 
 
 class ChatReader:
-    """``typed`` gets identity and text of every line, ``refused`` is told of one that is longer than 16 KiB."""
+    """``typed`` gets identity and text of every line, ``refused`` is told of one that is longer than 16 KiB or is one
+    too many."""
 
     def __init__(self, typed: Callable[[str, str], Awaitable[None]], refused: Callable[[], None]) -> None:
         self._typed = typed
         self._refused = refused
         self._spawn: Spawn | None = None
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
     def begin(self, spawn: Spawn) -> None:
         """Start."""
@@ -33,15 +35,24 @@ class ChatReader:
 
     def opened(self, reader: rtc.TextStreamReader, identity: str) -> None:
         """A stream begins."""
-        if self._spawn is None or self._open >= _OPEN:
+        if self._spawn is None or self._open.total() >= _OPEN or self._open[identity] >= _OPEN_EACH:
             reader.close()
             if self._spawn is not None:
                 self._refused()
             return
-        self._open += 1
+        self._open[identity] += 1
         self._spawn(self._read(reader, identity), "livekit-chat")
 
     async def _read(self, reader: rtc.TextStreamReader, identity: str) -> None:
+        try:
+            text = await self._text(reader)
+            if text is not None:
+                await self._typed(identity, text)
+        finally:
+            self._open[identity] -= 1
+            self._open += Counter()  # forgets whom nothing is open of
+
+    async def _text(self, reader: rtc.TextStreamReader) -> str | None:
         text, size = "", 0
         try:
             async with asyncio.timeout(_ARRIVE_S):
@@ -49,11 +60,10 @@ class ChatReader:
                     size += len(piece.encode(errors="surrogatepass"))
                     if size > MAX_BYTES:
                         self._refused()
-                        return
+                        return None
                     text += piece
         except (rtc.StreamError, TimeoutError):
-            return
+            return None
         finally:
-            self._open -= 1
             reader.close()
-        await self._typed(identity, text)
+        return text

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..base import Command
 from ..commands import CommandQueue
 from . import requests
+from .options import LiveKitOptions, Who
 from .people import People
 from .sdk import rtc
 from .status import Status
@@ -36,8 +37,11 @@ class DeskCounters:
 class Desk:
     """Checks who asks and what, and queues the rest."""
 
-    def __init__(self, people: People, status: Status, played: PlayedFrame, acquaint: Acquaint) -> None:
+    def __init__(
+        self, people: People, options: LiveKitOptions, status: Status, played: PlayedFrame, acquaint: Acquaint
+    ) -> None:
         self._people = people
+        self._open_to: dict[str, Who] = {"venus.say": options.say_from, "venus.interrupt": options.interrupt_from}
         self._status = status
         self._played = played
         self._acquaint = acquaint
@@ -86,8 +90,8 @@ class Desk:
         self.counters.oversized += 1
 
     def _checked(self, call: rtc.RpcInvocationData) -> requests.Request:
-        if not self._people.may_command(call.caller_identity):
-            raise requests.BadRequest(requests.FORBIDDEN, "this agent takes no requests from you")
+        if not self._people.allows(self._open_to.get(call.method, "listened"), call.caller_identity):
+            raise requests.BadRequest(requests.FORBIDDEN, "this agent takes no requests of this kind from you")
         return requests.parse(call.method, call.payload, call.caller_identity)
 
     def _acknowledge(self, number: int | None) -> None:

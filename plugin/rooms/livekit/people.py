@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from .options import Who
+
 AGENT_ATTRIBUTES = "lk.agent."
 """Prefix of the attributes by which an agent is known that joined as an ordinary participant."""
 ON_BEHALF = "lk.publish_on_behalf"
@@ -80,3 +82,9 @@ class People:
     def may_command(self, identity: str) -> bool:
         """Whether the participant is obeyed.  Agents never are: two of them would keep each other talking."""
         return identity in (self.humans if self._obey == "anyone" else self.heard)
+
+    def allows(self, who: Who, identity: str) -> bool:
+        """Whether the participant is one of ``who``.  Agents never are."""
+        if who == "nobody":
+            return False
+        return self.may_command(identity) if who == "listened" else identity in who and identity in self.humans

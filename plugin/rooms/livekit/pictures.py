@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ....engines.base import Frame
-from .sdk import MediaFailed, rtc, upright
+from .sdk import MediaFailed, rtc, thinned, upright
+
+
+@dataclass(slots=True)
+class PictureCounters:
+    """Pictures of the chosen source."""
+
+    received: int = 0
+    conversions: int = 0
+    thinned: int = 0
+    """Of those, pictures that were too large and lost rows and columns first."""
+    failed: int = 0
+    """Pictures that could not be converted; the one before stays."""
 
 
 class LatestPicture:
@@ -14,14 +28,11 @@ class LatestPicture:
         self._raw: rtc.VideoFrameEvent | None = None
         self._captured_ms = 0.0
         self._converted: Frame | None = None
-        self.received = 0
-        self.conversions = 0
-        self.failed = 0
-        """Pictures that could not be converted; the one before stays."""
+        self.counters = PictureCounters()
 
     def put(self, event: rtc.VideoFrameEvent, captured_ms: float) -> None:
         """Keep a frame, captured at ``captured_ms`` of the room's clock."""
-        self.received += 1
+        self.counters.received += 1
         self._raw, self._captured_ms = event, captured_ms
 
     def get(self) -> Frame | None:
@@ -30,11 +41,13 @@ class LatestPicture:
         if self._raw is not None and (last is None or self._captured_ms - last.captured_ms >= self._every_ms):
             raw, self._raw = self._raw, None
             try:
-                self._converted = Frame(upright(raw), self._captured_ms)
+                frame = thinned(raw.frame)
+                self._converted = Frame(upright(frame, raw), self._captured_ms)
             except MediaFailed:
-                self.failed += 1
+                self.counters.failed += 1
             else:
-                self.conversions += 1
+                self.counters.conversions += 1
+                self.counters.thinned += frame is not raw.frame
         return self._converted
 
     def clear(self) -> None:

@@ -20,11 +20,11 @@ from .ears import Ears
 from .mixer import MixCounters
 from .options import LiveKitOptions
 from .people import People, Person, is_agent
-from .pictures import LatestPicture
+from .pictures import LatestPicture, PictureCounters
 from .sdk import rtc
 from .status import Status
 from .stay import Stay
-from .tracks import Tracks
+from .tracks import TrackCounters, Tracks
 from .voice import QUEUE_MS, Voice, VoiceCounters
 from .wire import Wire, WireCounters
 
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 CHAT = "lk.chat"
 _TICK_S = 0.1
 _ACQUAINT_S = 5.0
+_UNACQUAINTED = 32
+"""Requests that may wait for their participant to be known; others are answered as from somebody unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class RoomCounters:
     voice: VoiceCounters
     wire: WireCounters
     desk: DeskCounters
+    tracks: TrackCounters
+    picture: PictureCounters
 
 
 class LiveKitRoom:
@@ -71,7 +75,7 @@ class LiveKitRoom:
         self._captions = Captions(secrets.token_hex(4))
         self._status = Status()
         self._wire = Wire(rtc_room, self._options.outbox_events, self._track_of)
-        self._desk = Desk(self._people, self._status, self._voice.played, self._acquaint)
+        self._desk = Desk(self._people, self._options, self._status, self._voice.played, self._acquaint)
         self._chat = ChatReader(self._desk.typed, self._desk.too_large)
         self._stay = Stay(self._options, self._now())
         self._tracks = Tracks(
@@ -83,6 +87,7 @@ class LiveKitRoom:
         self._ending = asyncio.Event()
         self._ready = asyncio.Event()
         self._people_changed = asyncio.Event()
+        self._unacquainted = 0
         self._handlers = self._attach()
         self._life = asyncio.create_task(self._live(), name="livekit-room")
         self._life.add_done_callback(self._lived)
@@ -212,6 +217,8 @@ class LiveKitRoom:
             self._voice.counters,
             self._wire.counters,
             self._desk.counters,
+            self._tracks.counters,
+            self._picture.counters,
         )
 
     async def wait_ready(self) -> None:
@@ -405,6 +412,9 @@ class LiveKitRoom:
         self._wire.event({"type": "playout", "stretch": stretch})
 
     async def _acquaint(self, identity: str) -> None:
+        if self._unacquainted >= _UNACQUAINTED:
+            return
+        self._unacquainted += 1
         try:
             async with asyncio.timeout(_ACQUAINT_S):
                 while self._people.get(identity) is None and not self.closed:
@@ -412,6 +422,8 @@ class LiveKitRoom:
                     await self._people_changed.wait()
         except TimeoutError:
             return
+        finally:
+            self._unacquainted -= 1
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -72,22 +73,43 @@ async def connect(url: str, token: str, deadline_s: float, encryption: rtc.E2EEO
     """Join with ``token``; nothing is subscribed by itself.  Raises :class:`JoinRefused`."""
     room = rtc.Room()
     options = rtc.RoomOptions(auto_subscribe=False, encryption=encryption)
-    joining = asyncio.create_task(room.connect(url, token, options), name="livekit-connect")
     try:
-        await asyncio.wait([joining], timeout=deadline_s)
-    finally:
-        if not joining.done():
-            # The SDK cannot be stopped while it connects; what comes of it is undone.
-            undoing = asyncio.create_task(_undo(room, joining), name="livekit-undo")
-            _UNDOING.add(undoing)
-            undoing.add_done_callback(_UNDOING.discard)
-    if not joining.done():
-        raise JoinRefused("unreachable", f"the LiveKit server at {url} did not let us in within {deadline_s:g} s")
-    try:
-        joining.result()
+        await joined(room, room.connect(url, token, options), deadline_s)
+    except TimeoutError:
+        raise JoinRefused(
+            "unreachable", f"the LiveKit server at {url} did not let us in within {deadline_s:g} s"
+        ) from None
     except rtc.ConnectError as error:
         raise _refused(url, error.message) from None
     return room
+
+
+async def joined(room: rtc.Room, connecting: Coroutine[Any, Any, None], deadline_s: float) -> None:
+    """Wait until ``room`` is connected by ``connecting``.  Raises what that raises, or ``TimeoutError``.
+
+    The SDK cannot be stopped while it connects.  What comes of it after the deadline, or after the caller was
+    cancelled, is undone: else somebody would be in the room whom nobody knows of (:func:`undone`).
+    """
+    joining = asyncio.create_task(connecting, name="livekit-connect")
+    in_time = False
+    try:
+        await asyncio.wait([joining], timeout=deadline_s)
+        in_time = joining.done()
+    finally:
+        if not in_time:
+            undoing = asyncio.create_task(_undo(room, joining), name="livekit-undo")
+            _UNDOING.add(undoing)
+            undoing.add_done_callback(_UNDOING.discard)
+    if not in_time:
+        raise TimeoutError
+    joining.result()
+
+
+async def undone(deadline_s: float) -> bool:
+    """Wait until this event loop has undone what it gave up joining; whether that was done in time."""
+    loop = asyncio.get_running_loop()
+    ours = [task for task in _UNDOING.copy() if task.get_loop() is loop]
+    return not ours or not (await asyncio.wait(ours, timeout=deadline_s))[1]
 
 
 def missing_grants(room: rtc.Room) -> list[str]:
@@ -102,8 +124,9 @@ _UNDOING: set[asyncio.Task[None]] = set()
 
 async def _undo(room: rtc.Room, joining: asyncio.Task[None]) -> None:
     await asyncio.wait([joining])
-    if joining.exception() is None:
-        await room.disconnect()
+    if not joining.cancelled():
+        joining.exception()  # nobody else looks at it
+    await room.disconnect()  # at once, if it is not connected
 
 
 def redacted(message: str) -> str:
@@ -227,13 +250,40 @@ def see(track: rtc.Track) -> rtc.VideoStream:
     return rtc.VideoStream(track, capacity=1)
 
 
-def upright(event: rtc.VideoFrameEvent) -> RgbImage:
-    """The frame as RGB, turned as its sender says (clockwise).  Raises :class:`MediaFailed`."""
+LARGEST_PICTURE = 3840 * 2160
+"""Pixels of the largest picture that is converted whole."""
+
+
+def thinned(frame: rtc.VideoFrame) -> rtc.VideoFrame:
+    """The frame itself, or of one with more than :data:`LARGEST_PICTURE` pixels every second (third...) row and column.
+
+    Done before a conversion, which needs three bytes a pixel and more time than a whole unit has.  Raises
+    :class:`MediaFailed` for one that is too large and not planar (I420), as what comes from a room is.
+    """
+    width, height = frame.width, frame.height
+    step = math.ceil(math.sqrt(width * height / LARGEST_PICTURE))
+    if step <= 1:
+        return frame
+    if frame.type != rtc.VideoBufferType.I420:
+        raise MediaFailed(f"a picture of {width} x {height} pixels is too large")
+    data = np.frombuffer(frame.data, dtype=np.uint8)
+    half_width, half_height = -(-width // 2), -(-height // 2)
+    planes: list[bytes] = []
+    at = 0
+    for columns, rows in ((width, height), (half_width, half_height), (half_width, half_height)):
+        plane = data[at : at + columns * rows].reshape(rows, columns)
+        planes.append(plane[::step, ::step].tobytes())
+        at += columns * rows
+    return rtc.VideoFrame(-(-width // step), -(-height // step), rtc.VideoBufferType.I420, b"".join(planes))
+
+
+def upright(frame: rtc.VideoFrame, event: rtc.VideoFrameEvent) -> RgbImage:
+    """The frame of ``event`` as RGB, turned as its sender says (clockwise).  Raises :class:`MediaFailed`."""
     try:
-        frame = event.frame.convert(rtc.VideoBufferType.RGB24)
+        converted = frame.convert(rtc.VideoBufferType.RGB24)
     except Exception as error:  # the SDK raises nothing narrower
         raise MediaFailed(str(error) or type(error).__name__) from error
-    image = np.frombuffer(frame.data, dtype=np.uint8).reshape(frame.height, frame.width, 3)
+    image = np.frombuffer(converted.data, dtype=np.uint8).reshape(converted.height, converted.width, 3)
     return np.ascontiguousarray(np.rot90(image, k=-_QUARTER_TURNS.get(cast(int, event.rotation), 0)))
 
 

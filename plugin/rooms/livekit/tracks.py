@@ -24,6 +24,9 @@ _PLACEHOLDER = 8
 """Width of the black frames that stand for no picture: WebRTC makes them where a track begins and where it is muted."""
 _CLOSE_S = 2.0
 
+_Published = tuple[str, rtc.RemoteTrackPublication]
+"""Who, and what."""
+
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
@@ -31,6 +34,14 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 class _Reader:
     track: rtc.Track
     task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class TrackCounters:
+    """What is not heard."""
+
+    waiting: int = 0
+    """Microphones that had to wait because as many as ``max_listened`` were heard already."""
 
 
 class Tracks:
@@ -64,6 +75,8 @@ class Tracks:
         self._order: dict[str, int] = {}
         self._next_order = 0
         self._watched = ""
+        self._waiting: set[str] = set()
+        self.counters = TrackCounters()
         self.seeing = False
 
     def begin(self, spawn: Spawn, *, exclusive: bool) -> None:
@@ -103,12 +116,7 @@ class Tracks:
             return
         publications = list(self._publications())
         self._asked &= {publication.sid for _, publication in publications}
-        heard = self._people.heard
-        wanted = {
-            publication.sid: (identity, publication)
-            for identity, publication in publications
-            if identity in heard and self._is_microphone(publication)
-        }
+        wanted = {publication.sid: (identity, publication) for identity, publication in self._heard(publications)}
         self._choose_picture(publications)
         if self._watched:
             wanted[self._watched] = next(one for one in publications if one[1].sid == self._watched)
@@ -123,7 +131,19 @@ class Tracks:
                 self._asked.discard(publication.sid)
                 publication.set_subscribed(False)
 
-    def _publications(self) -> Iterator[tuple[str, rtc.RemoteTrackPublication]]:
+    def _heard(self, publications: list[_Published]) -> list[_Published]:
+        """The microphones to read: who is read stays, then who joined first.  Others wait until one of them goes."""
+        order = {identity: place for place, identity in enumerate(self._people.heard)}
+        microphones = [one for one in publications if one[0] in order and self._is_microphone(one[1])]
+        microphones.sort(key=lambda one: (one[1].sid not in self._asked, order[one[0]]))
+        waiting = {publication.sid for _, publication in microphones[self._options.max_listened :]}
+        if waiting and not self.counters.waiting:
+            log.warning("more microphones than are listened to", extra={"max_listened": self._options.max_listened})
+        self.counters.waiting += len(waiting - self._waiting)
+        self._waiting = waiting
+        return microphones[: self._options.max_listened]
+
+    def _publications(self) -> Iterator[_Published]:
         for participant in self._room.remote_participants.values():
             for publication in participant.track_publications.values():
                 yield participant.identity, publication
@@ -142,7 +162,7 @@ class Tracks:
         reading = self._watch(track) if sid == self._watched else self._hear(sid, identity, track)
         self._readers[sid] = _Reader(track, self._spawn(reading, f"livekit-track-{sid}"))
 
-    def _choose_picture(self, publications: list[tuple[str, rtc.RemoteTrackPublication]]) -> None:
+    def _choose_picture(self, publications: list[_Published]) -> None:
         sources = {"camera": _CAMERAS, "screen": _SCREENS, "newest": (*_CAMERAS, *_SCREENS), "off": ()}
         allowed = sources[self._options.video] if self.seeing else ()
         chosen = self._options.video_from

@@ -74,14 +74,70 @@ async def test_who_gives_up_waiting_does_not_stop_the_others() -> None:
     assert await third is engine
 
 
-async def test_a_load_that_is_broken_off_is_an_error_for_those_who_wait() -> None:
+async def test_who_began_the_load_may_give_up_as_well() -> None:
     engine = Slow()
     model = venus.DuplexModel(engine=engine)
     first, second = asyncio.create_task(model.load()), asyncio.create_task(model.load())
     await passed(0)
     first.cancel()
-    with pytest.raises(EngineError, match="could not be loaded"):
-        await second
+    await asyncio.wait([first])
+    assert first.cancelled()
+    engine.go.set()
+    assert await second is engine
+    assert engine.loads == 1
+
+
+async def test_a_load_whose_event_loop_ends_is_an_error_for_those_who_wait_elsewhere() -> None:
+    engine = Slow()
+    model = venus.DuplexModel(engine=engine)
+    begun = threading.Event()
+
+    async def begin() -> None:
+        task = asyncio.create_task(model.load())
+        await passed(0)
+        begun.set()
+        await asyncio.to_thread(leave.wait, 10)
+        task.cancel()
+
+    leave = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(begin()))
+    thread.start()
+    await asyncio.to_thread(begun.wait, 10)
+    waiting = asyncio.create_task(model.load())
+    await passed(0)
+    leave.set()
+    with pytest.raises(EngineError, match="broken off"):
+        await waiting
+    engine.go.set()
+    await asyncio.to_thread(thread.join, 10)
+    assert await model.load() is engine
+
+
+async def test_a_load_that_takes_too_long_is_given_up_with_the_setting_to_change_and_can_be_tried_again() -> None:
+    engine = Slow()
+    model = venus.DuplexModel(engine=engine, options=venus.DuplexOptions(load_s=0.05))
+    with pytest.raises(EngineError, match=r"within 0\.05 s.*load_s"):
+        await model.load()
+    engine.go.set()
+    assert await model.load() is engine
+    assert engine.loads == 2
+
+
+async def test_what_an_engine_fails_with_is_one_of_our_errors() -> None:
+    engine = Slow(OSError("the disk is gone"))
+    engine.go.set()
+    with pytest.raises(EngineError, match="the disk is gone"):
+        await venus.DuplexModel(engine=engine).load()
+
+
+async def test_closing_the_model_breaks_off_its_load() -> None:
+    engine = Slow()
+    model = venus.DuplexModel(engine=engine)
+    loading = asyncio.create_task(model.load())
+    await passed(0)
+    await model.aclose()
+    with pytest.raises(EngineError, match="broken off"):
+        await loading
     engine.go.set()
 
 

@@ -41,3 +41,12 @@ def test_the_same_frame_is_not_taken_twice() -> None:
     newest.put(picture(1), 0)
     assert newest.take(80, 100) is not None
     assert newest.take(180, 200) is None
+
+
+def test_a_picture_larger_than_4k_is_thinned() -> None:
+    newest = NewestPicture(100)
+    grey = rtc.VideoFrame(7680, 4320, rtc.VideoBufferType.I420, bytes([128]) * (7680 * 4320 * 3 // 2))
+    newest.put(grey, 0)
+    frame = newest.take(80, 100)
+    assert frame is not None
+    assert frame.image.shape == (2160, 3840, 3)

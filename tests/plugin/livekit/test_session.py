@@ -360,6 +360,39 @@ def test_closing_is_repeatable_and_ends_everything() -> None:
     run_agent(main())
 
 
+def test_a_conversation_that_does_not_end_is_left_after_twice_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    class Stubborn(FakeSession):
+        async def close(self) -> None:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    continue  # what no engine should do
+            await super().close()
+
+    class Engine(FakeEngine):
+        def open(self, options: SessionOptions) -> FakeSession:
+            self.open_sessions += 1
+            self.sessions.append(Stubborn(self, options, len(self.sessions)))
+            return self.sessions[-1]
+
+    released = asyncio.Event()
+
+    async def main() -> None:
+        async with talk(Engine(), options=venus.DuplexOptions(close_s=3.0)) as made:
+            await passed(1.0)
+            began = asyncio.get_running_loop().time()
+            await made.duplex.aclose()
+            assert asyncio.get_running_loop().time() - began == pytest.approx(6.0, abs=0.1)
+            assert not made.engine.session.closed
+            released.set()
+            await passed(1.0)
+            assert made.engine.session.closed
+
+    run_agent(main())
+    assert "a conversation cannot be ended and is left to itself" in caplog.messages
+
+
 def test_a_session_that_never_began_can_be_closed() -> None:
     async def main() -> None:
         duplex = venus.DuplexModel(engine=FakeEngine()).session()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from realtime_venus.engines.base import (
+    OUTPUT_HZ,
     Capabilities,
     Changes,
     Decided,
@@ -263,6 +264,22 @@ def test_a_room_with_several_people_names_who_spoke_and_typed() -> None:
     typed = [TimedCommand(3000, TypeText("And I?", "carol")), TimedCommand(3100, TypeText("And I?"))]
     result = run(QUESTION, FakeEngine(on_unit), typed, made=Crowded)
     assert [event.speaker for event in result.all(ev.UserText)] == ["alice", "bob", "user", "carol", "user"]
+
+
+class LeftAlone(MemoryRoom):
+    """Somebody on the telephone, in the first second with a page beside it that reports playback."""
+
+    @property
+    def acknowledges(self) -> bool:
+        return len(self.agent_audio) < OUTPUT_HZ
+
+
+def test_once_the_page_has_left_nobody_waits_for_its_reports() -> None:
+    silent = MemoryRoomOptions(ack_delay_ms=None)
+    result = run(QUESTION, FakeEngine(answering(1400, 2.0)), room=silent, made=LeftAlone)
+    sent, heard = ([event for event in result.all(ev.Playout) if event.state == state] for state in ("sent", "heard"))
+    assert heard[0].at_ms - sent[0].at_ms < 500
+    assert all(event.estimated for event in heard)
 
 
 def test_an_engine_that_does_not_see_is_given_no_pictures() -> None:

@@ -53,8 +53,10 @@ def test_without_credentials_each_says_what_to_set(arguments: list[str]) -> None
 
 def test_the_command_line_goes_before_the_settings() -> None:
     settings = WorkerSettings.model_validate({"url": "ws://there", "port": 1000, "agent_name": "clerk"})
-    changed = overridden(settings, url="ws://here", port=0, agent_name=None)
-    assert (changed.url, changed.port, changed.agent_name) == ("ws://here", 0, "clerk")
+    changed = overridden(settings, url="ws://here", port=0, agent_name=None, token_endpoint=True)
+    assert (changed.url, changed.port, changed.agent_name, changed.token_endpoint) == ("ws://here", 0, "clerk", True)
+    with pytest.raises(VenusError, match="VENUS_WORKER__TOKEN_SECRET"):
+        overridden(WorkerSettings.model_validate({"url": "ws://there", "host": "0.0.0.0"}), token_endpoint=True)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,22 @@ def test_the_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in str(caught.value)
 
 
+def test_beyond_this_machine_tokens_are_given_for_a_secret_only() -> None:
+    with pytest.raises(ValidationError, match="VENUS_WORKER__TOKEN_SECRET"):
+        WorkerSettings.model_validate({"token_endpoint": True, "host": "0.0.0.0"})
+    assert WorkerSettings.model_validate({"token_endpoint": True}).token_secret is None
+    guarded = {"token_endpoint": True, "host": "0.0.0.0", "token_secret": SECRET}
+    assert SECRET not in repr(WorkerSettings.model_validate(guarded))
+    with pytest.raises(ValidationError, match="token_secret"):
+        WorkerSettings.model_validate({"token_secret": "short"})
+
+
+@pytest.mark.parametrize("worker", ["10.0.0.2:8081", "ws://10.0.0.2", "http://"])
+def test_a_worker_that_is_no_address_is_refused(worker: str) -> None:
+    with pytest.raises(ValidationError, match=r"looks like http://10\.0\.0\.2:8081"):
+        WorkerSettings.model_validate({"token_workers": [worker]})
+
+
 @pytest.mark.parametrize("url", ["livekit.example.org", "ftp://x", "ws://", "ws://[", "//x", "ws:x"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match="begins with ws://"):

@@ -60,5 +60,6 @@ def test_the_token_opens_one_room_and_nothing_else(livekit_server: LiveKitServer
     assert claims.video is not None
     given = {name for name, value in dataclasses.asdict(claims.video).items() if value}
     expected = {"room_join", "room", "can_publish", "can_subscribe", "can_publish_data", "can_update_own_metadata"}
-    assert given == expected
+    assert given == expected | {"can_publish_sources"}
+    assert claims.video.can_publish_sources == ["microphone"]
     assert (claims.video.room, claims.kind, claims.identity) == ("lobby", "agent", "venus-itself")

@@ -87,6 +87,34 @@ async def test_a_draining_worker_waits_for_its_call(livekit_server: LiveKitServe
         await until(lambda: not engine.open_sessions, "the call's end")
 
 
+async def test_a_full_worker_tells_who_would_join_and_lets_back_in_whose_room_has_its_agent(
+    livekit_server: LiveKitServer,
+) -> None:
+    settings = settings_of(livekit_server, max_sessions=1, token_endpoint=True)
+    worker = Worker(settings, lambda: FakeEngine(greet))
+    async with working(worker, drain=False), aiohttp.ClientSession(f"http://127.0.0.1:{worker.port}") as client:
+        async with client.post("/token", json={"room_name": "lobby", "participant_identity": "alice"}) as answer:
+            given = await answer.json()
+            assert (answer.status, given["server_url"]) == (201, livekit_server.url)
+        async with guest(livekit_server, "lobby", token=given["participant_token"]) as user:
+            await hears_agent(user)
+            async with client.post("/token", json={"room_name": "elsewhere"}) as answer:
+                assert (answer.status, (await answer.json())["error"]) == (503, "full")
+                assert answer.headers["Retry-After"] == "10"
+            async with client.post("/token", json={"room_name": "lobby", "participant_identity": "alice"}) as answer:
+                assert answer.status == 201
+
+
+async def test_nobody_gives_tokens_unless_told_to(livekit_server: LiveKitServer) -> None:
+    worker = Worker(settings_of(livekit_server), FakeEngine)
+    async with (
+        working(worker),
+        aiohttp.ClientSession() as client,
+        client.post(f"http://127.0.0.1:{worker.port}/token", json={}) as answer,
+    ):
+        assert answer.status == 404
+
+
 async def test_an_agent_with_bad_metadata_leaves_when_the_worker_ends(livekit_server: LiveKitServer) -> None:
     from livekit import api
 

@@ -67,3 +67,11 @@ def test_telephones_report_no_playback() -> None:
     assert not people.reports_playback
     people.put(Person("alice"))
     assert people.reports_playback
+
+
+def test_what_is_open_to_some_is_open_to_them_alone_and_never_to_an_agent() -> None:
+    people = filled(People("first"))
+    names = ("alice", "bob", "robot", "nobody")
+    assert [people.allows("nobody", one) for one in names] == [False, False, False, False]
+    assert [people.allows("listened", one) for one in names] == [True, False, False, False]
+    assert [people.allows(("bob", "robot"), one) for one in names] == [False, True, False, False]

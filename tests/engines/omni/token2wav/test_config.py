@@ -1,0 +1,119 @@
+"""Sizes are read from plain data; other structures and other generations of assets are refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from realtime_venus.engines.base import EngineError
+from realtime_venus.engines.omni.checkpoint import CheckpointError, fold_weight_norm, read_pt
+from realtime_venus.engines.omni.token2wav.config import FlowConfig, HiftConfig
+from realtime_venus.engines.omni.token2wav.flow import Flow
+from realtime_venus.engines.omni.token2wav.hift import Hift
+from realtime_venus.engines.omni.token2wav.stream import Token2Wav
+
+from ....kit import golden, t2w
+
+
+def text() -> str:
+    return (t2w.assets() / "flow.yaml").read_text()
+
+
+def changed(old: str, new: str) -> str:
+    assert old in text()
+    return text().replace(old, new)
+
+
+def test_the_recorded_description_has_the_sizes_of_the_stored_tensors() -> None:
+    config, weights = FlowConfig.load(t2w.assets()), read_pt(t2w.assets() / "flow.pt")
+    assert weights["input_embedding.weight"].shape == (config.vocab_size, config.input_size)
+    assert weights["decoder.estimator.in_proj.weight"].shape == (
+        config.decoder.estimator.hidden_size,
+        config.decoder.estimator.in_channels,
+    )
+    assert {name.split(".")[2] for name in weights if name.startswith("encoder.encoders.")} == {
+        str(layer) for layer in range(config.encoder.num_blocks)
+    }
+
+
+def test_released_sizes_are_the_defaults_and_give_the_released_names_and_shapes() -> None:
+    layout = golden.record("full_size_layout")
+    with torch.device("meta"):
+        flow, hift = Flow(FlowConfig()), Hift(HiftConfig())
+    assert {name: list(tensor.shape) for name, tensor in flow.state_dict().items()} == layout["flow_pt"]
+    released = {
+        name: torch.empty(shape, device="meta") for name, shape in layout["hift_pt_without_generator_prefix"].items()
+    }
+    folded = {name: list(tensor.shape) for name, tensor in fold_weight_norm(released).items()}
+    assert {name: list(tensor.shape) for name, tensor in hift.state_dict().items()} == folded
+    assert HiftConfig.of({name: torch.empty(shape, device="meta") for name, shape in folded.items()}) == HiftConfig()
+
+
+def test_arguments_that_nothing_depends_on_are_kept() -> None:
+    config = FlowConfig.parse(changed("  output_type: 'mel'\n", "  output_type: 'mel'\n  token_mel_ratio: 2\n"))
+    assert config.model_extra is not None
+    assert config.model_extra["token_mel_ratio"] == 2
+
+
+def test_nothing_in_the_description_is_called(tmp_path: Path) -> None:
+    spy = tmp_path / "called"
+    parsed = FlowConfig.parse(text() + f"\nextra: !apply:os.mkdir ['{spy}']\nname: !name:os.mkdir\n")
+    assert parsed == FlowConfig.parse(text())
+    assert not spy.exists()
+    with pytest.raises(CheckpointError, match="not YAML"):
+        FlowConfig.parse(text() + "\nextra: !!python/object/apply:os.mkdir ['x']\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("CausalConditionalCFM", "ConditionalCFM", "'decoder' is"),
+        ("!new:cosyvoice2.flow.decoder_dit.DiT", "", "'estimator' is no class"),
+        ("input_layer: 'linear'", "input_layer: 'conv2d'", "input_layer"),
+        ("key_bias: true", "key_bias: false", "key_bias"),
+        ("pre_lookahead_len: 3", "pre_lookahead_len: 4", "pre_lookahead_len"),
+        ("depth: 2", "depth: !ref <depth>", "depth"),
+        ("in_channels: 320", "in_channels: 240", "80 channels each"),
+        ("flow: !new", "stream: !new", "no object 'flow'"),
+        ("flow: !new:cosyvoice2.flow.flow.CausalMaskedDiffWithXvec", "flow: [", "not YAML"),
+        ("!new:cosyvoice2.flow.decoder_dit.DiT\n", "!new:cosyvoice2.flow.decoder_dit.DiT 3\n", "not YAML"),
+    ],
+)
+def test_an_unknown_structure_is_an_error_that_names_it(old: str, new: str, said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        FlowConfig.parse(changed(old, new))
+
+
+def test_assets_of_the_later_generation_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(t2w.assets(), tmp_path / "a")
+    (tmp_path / "a" / "hift_original.pt").touch()
+    with pytest.raises(EngineError, match="hift_original"):
+        Token2Wav.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", ["flow.yaml", "flow.pt", "hift.pt"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    shutil.copytree(t2w.assets(), tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    with pytest.raises(EngineError, match=name):
+        Token2Wav.load(tmp_path / "a")
+
+
+def test_swapped_files_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(t2w.assets(), tmp_path / "a")
+    shutil.copy(t2w.assets() / "flow.pt", tmp_path / "a" / "hift.pt")
+    with pytest.raises(EngineError, match=r"hift\.pt"):
+        Token2Wav.load(tmp_path / "a")
+
+
+def test_weights_of_other_sizes_than_described_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(t2w.assets(), tmp_path / "a")
+    path = tmp_path / "a" / "flow.yaml"
+    path.write_text(changed("depth: 2", "depth: 3"))
+    with pytest.raises(EngineError, match=r"flow\.pt lacks decoder\.estimator\.blocks\.2"):
+        Token2Wav.load(tmp_path / "a")
+    path.write_text(changed("mlp_ratio: 4.0", "mlp_ratio: 2.0"))
+    with pytest.raises(EngineError, match=r"blocks\.0\.mlp\.fc1\.weight is"):
+        Token2Wav.load(tmp_path / "a")

@@ -1,0 +1,588 @@
+"""A session around a scripted core: what comes in, what goes out, and in which order.
+
+The engine's thread is a list of steps that the test works off, so nothing here depends on timing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from realtime_venus.engines.base import (
+    Changes,
+    Decided,
+    Decision,
+    DelegateClosed,
+    DelegateOpened,
+    DelegateRejected,
+    DelegateText,
+    EngineError,
+    EngineEvent,
+    Frame,
+    Language,
+    MediaUnit,
+    Overlap,
+    OverlapPhase,
+    Speech,
+    Text,
+    Trouble,
+    TurnEnded,
+    UnitDone,
+    Unsupported,
+    Verdict,
+)
+from realtime_venus.engines.omni import session as module
+from realtime_venus.engines.omni.duplex import Duplex
+from realtime_venus.engines.omni.kv import Full
+from realtime_venus.engines.omni.pieces import Piece, PrivatePiece, SpeechPiece, TextPiece, UnitEnd
+from realtime_venus.engines.omni.session import OmniSession, Ways
+from realtime_venus.engines.outbox import Outbox
+from realtime_venus.engines.protocol import Close, Hide, Open, Reason, Reject
+
+Script = Callable[[], Iterator[Piece]]
+
+
+def end(*, listen: bool = False, turn: bool = False, closed: bool | None = None) -> UnitEnd:
+    closed = turn if closed is None else closed
+    return UnitEnd(listen, "", turn, closed, (), 0, 0, 0, 1, {"text": 1.0, "speech": 2.0})
+
+
+def says(*pieces: Piece | str | int, turn: bool = False) -> Script:
+    """A unit of speech: words, samples of sound, or pieces as they are."""
+
+    def run() -> Iterator[Piece]:
+        for piece in pieces:
+            if isinstance(piece, str):
+                yield TextPiece(piece)
+            elif isinstance(piece, int):
+                yield SpeechPiece(np.full(piece, 0.5, np.float32))
+            else:
+                yield piece
+        yield end(turn=turn)
+
+    return run
+
+
+def listens() -> Iterator[Piece]:
+    yield end(listen=True)
+
+
+class ScriptedCore:
+    """Stands where :class:`Duplex` stands: units do what ``scripts`` say, and listen when there are no more."""
+
+    class Words:
+        turn_open = False
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = deque(scripts)
+        self.fed: list[dict[str, Any]] = []
+        self.injected: list[str] = []
+        self.forced: list[bool] = []
+        self.restored: dict[str, Any] | None = None
+        self.broken = 0
+        self.text = ScriptedCore.Words()
+        self.inject_waits = False
+
+    def prefill(self, audio: Any = None, frames: Sequence[Any] = (), text: str | None = None, **rest: Any) -> None:
+        assert torch.is_inference_mode_enabled()
+        self.fed.append({"audio": audio, "frames": frames, "text": text, **rest})
+
+    def generate(self, *, force_listen: bool = False) -> Iterator[Piece]:
+        self.forced.append(force_listen)
+        script = listens if force_listen or not self.scripts else self.scripts.popleft()
+        for piece in script():
+            if isinstance(piece, UnitEnd):
+                self.text.turn_open = not (piece.turn_closed or piece.is_listen)
+            yield piece
+
+    def inject(self, text: str) -> bool:
+        self.injected.append(text)
+        return not self.inject_waits
+
+    def finalise(self) -> None: ...
+
+    def break_off(self) -> None:
+        self.broken += 1
+
+    def resume(self) -> None: ...
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"cache": torch.arange(3), "open": self.text.turn_open}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.restored = state
+        self.text.turn_open = state["open"]
+
+
+class Stage:
+    """A session, its core, and the steps that wait for the engine's thread."""
+
+    def __init__(self, *scripts: Script, sees: bool = False, close_timeout_s: float = 5.0, unread: int = 9999) -> None:
+        self.core = ScriptedCore(*scripts)
+        self.steps: deque[Callable[[], None]] = deque()
+        self.returned: list[object] = []
+        self.begun = 0
+        self.index = 0
+        ways = Ways(self.steps.append, self._begin, self.returned.append, "me", sees, 2, close_timeout_s)
+        self.session = OmniSession(ways, Outbox(unread))
+
+    def _begin(self) -> Duplex:
+        self.begun += 1
+        return cast("Duplex", self.core)
+
+    def work(self) -> None:
+        """Let the engine's thread do all that waits."""
+        while self.steps:
+            self.steps.popleft()()
+
+    def push(self, count: int = 1, *frames: Frame) -> None:
+        for _ in range(count):
+            audio = np.full(16_000, self.index, np.float32)
+            self.session.push(MediaUnit(self.index, self.index * 1000, audio, frames))
+            self.index += 1
+
+    def units(self, count: int = 1) -> None:
+        """Units that are pushed and worked off one by one."""
+        for _ in range(count):
+            self.push()
+            self.work()
+
+    async def told(self) -> list[EngineEvent]:
+        """Everything the session said, after it was closed."""
+        self.work()
+        closing = asyncio.create_task(self.session.close())
+        await asyncio.sleep(0)
+        self.work()
+        await closing
+        return [event async for event in self.session.events()]
+
+
+def of(events: Sequence[EngineEvent], *kinds: type) -> list[EngineEvent]:
+    return [event for event in events if isinstance(event, kinds)]
+
+
+# -- speaking and listening ----------------------------------------------------------------------------------------
+
+
+async def test_a_turn_over_two_units() -> None:
+    stage = Stage(listens, says("Good ", "day", 24_000), says(" to you.", 24_000, 4800, turn=True))
+    stage.units(4)
+    events = await stage.told()
+    assert [(type(event), event.at_ms) for event in events] == [
+        (UnitDone, 1000),
+        (Decided, 2000), (Text, 2000), (Speech, 2000), (UnitDone, 2000),
+        (Text, 3000), (Speech, 3000), (Speech, 3000), (TurnEnded, 3000), (Decided, 3000), (UnitDone, 3000),
+        (UnitDone, 4000),
+    ]  # fmt: skip
+    speech = [event for event in events if isinstance(event, Speech)]
+    assert [event.first_sample for event in speech] == [0, 24_000, 48_000]
+    assert all(event.pcm.dtype == np.int16 and event.utterance_id == "u1" for event in speech)
+    assert "".join(event.text for event in events if isinstance(event, Text)) == "Good day to you."
+    assert [event.decision for event in events if isinstance(event, Decided)] == [Decision.SPEAK, Decision.LISTEN]
+    done = of(events, UnitDone)[0]
+    assert isinstance(done, UnitDone)
+    assert set(done.timings) == {"prefill", "generate", "text", "speech"}
+
+
+async def test_units_reach_the_core_as_they_are_and_in_order() -> None:
+    stage = Stage()
+    stage.push(3)
+    stage.work()
+    assert [feed["audio"][0] for feed in stage.core.fed] == [0, 1, 2]
+    assert [feed["at_ms"] for feed in stage.core.fed] == [0, 1000, 2000]
+    assert {feed["max_slices"] for feed in stage.core.fed} == {2}
+    await stage.told()
+
+
+async def test_a_unit_out_of_order_or_of_another_length_is_refused() -> None:
+    stage = Stage()
+    with pytest.raises(ValueError, match="out of order: expected 0"):
+        stage.session.push(MediaUnit(1, 1000, np.zeros(16_000, np.float32)))
+    with pytest.raises(ValueError, match="16000 samples"):
+        stage.session.push(MediaUnit(0, 0, np.zeros(1600, np.float32)))
+    await stage.told()
+
+
+async def test_a_listening_unit_ends_a_turn_that_was_open() -> None:
+    stage = Stage(says("Well", 2400), listens)
+    stage.units(2)
+    events = await stage.told()
+    assert [type(event) for event in events[-4:]] == [Text, TurnEnded, Decided, UnitDone]
+
+
+async def test_private_requests_are_told_and_never_shown_or_voiced() -> None:
+    asks = says(PrivatePiece(Open()), PrivatePiece(Hide("what ")), PrivatePiece(Hide("time")), turn=False)
+    closes = says(PrivatePiece(Close("what time")), turn=True)
+    rejects = says(PrivatePiece(Open()), PrivatePiece(Reject(Reason.EMPTY)), turn=True)
+    stage = Stage(asks, closes, rejects)
+    stage.units(3)
+    events = await stage.told()
+    assert of(events, DelegateOpened, DelegateText, DelegateClosed, DelegateRejected) == [
+        DelegateOpened(1000, "d1"),
+        DelegateText(1000, "d1", "what "),
+        DelegateText(1000, "d1", "time"),
+        DelegateClosed(2000, "d1", "what time"),
+        DelegateOpened(3000, "d2"),
+        DelegateRejected(3000, "d2", "empty"),
+    ]
+    assert not of(events, Text, Speech, TurnEnded)
+
+
+async def test_only_the_newest_picture_is_looked_at_and_a_broken_one_is_left_out() -> None:
+    stage = Stage(sees=True)
+    old, new = (Frame(np.full((4, 6, 3), value, np.uint8), value) for value in (1, 2))
+    stage.push(1, old, new)
+    for shape in ((4, 6), (4, 6, 4), (0, 6, 3)):
+        stage.push(1, Frame(np.zeros(shape, np.uint8), 0))
+    events = await stage.told()
+    assert [len(feed["frames"]) for feed in stage.core.fed] == [1, 0, 0, 0]
+    assert stage.core.fed[0]["frames"][0][0, 0, 0] == 2
+    assert [event.code for event in events if isinstance(event, Trouble)] == ["frame.unreadable"] * 3
+    blind = Stage()
+    blind.push(1, new)
+    await blind.told()
+    assert blind.core.fed[0]["frames"] == ()
+
+
+# -- speech over the agent -----------------------------------------------------------------------------------------
+
+
+async def verdicts(stage: Stage) -> list[tuple[int, Verdict, str]]:
+    events = await stage.told()
+    return [(event.at_ms, event.verdict, event.kind) for event in events if isinstance(event, Overlap)]
+
+
+async def test_while_an_overlap_lasts_every_unit_gives_a_verdict() -> None:
+    goes = says("a ", 24_000)
+    stage = Stage(goes, goes, goes, says("b", 4800, turn=True), listens)
+    stage.units()
+    stage.session.overlap(OverlapPhase.STARTED, 1200)
+    stage.units(4)
+    assert await verdicts(stage) == [
+        (2000, Verdict.GO_ON, "speak"),
+        (3000, Verdict.GO_ON, "speak"),
+        (4000, Verdict.YIELD, "turn_eos"),
+    ]
+
+
+async def test_listening_under_an_overlap_yields_what_still_plays() -> None:
+    stage = Stage(says("a", 24_000, turn=True), listens)
+    stage.units()
+    stage.session.overlap(OverlapPhase.STARTED, 1100)
+    stage.units()
+    assert await verdicts(stage) == [(2000, Verdict.YIELD, "listen")]
+
+
+async def test_a_unit_that_ended_before_the_overlap_says_nothing_of_it() -> None:
+    stage = Stage(says("a ", 24_000), says("a ", 24_000))
+    stage.push()
+    stage.session.overlap(OverlapPhase.STARTED, 1000)
+    stage.work()
+    stage.units()
+    assert await verdicts(stage) == [(2000, Verdict.GO_ON, "speak")]
+
+
+async def test_an_overlap_that_is_over_is_judged_by_the_unit_it_lay_in_and_no_other() -> None:
+    stage = Stage(*[says("a ", 24_000)] * 3)
+    stage.units()
+    stage.session.overlap(OverlapPhase.STARTED, 1200)
+    stage.session.overlap(OverlapPhase.ENDED, 1500)
+    stage.units(2)
+    assert await verdicts(stage) == [(2000, Verdict.GO_ON, "speak")]
+
+
+async def test_speech_over_nothing_has_no_verdict() -> None:
+    stage = Stage()
+    stage.session.overlap(OverlapPhase.STARTED, 100)
+    stage.units(2)
+    assert await verdicts(stage) == []
+
+
+# -- interruption --------------------------------------------------------------------------------------------------
+
+
+async def test_interrupted_in_the_middle_of_a_unit_nothing_more_is_heard_and_the_context_is_closed() -> None:
+    stage = Stage()
+
+    def talks() -> Iterator[Piece]:
+        yield SpeechPiece(np.zeros(2400, np.float32))
+        stage.session.interrupt("u1")
+        yield SpeechPiece(np.zeros(4800, np.float32))
+        yield TextPiece("more")
+        yield end()
+
+    stage.core.scripts.extend([talks, says("New", 240, turn=True)])
+    stage.units(3)
+    events = await stage.told()
+    assert stage.core.broken == 2  # once when it was interrupted, once when it was closed
+    assert of(events, Speech, Text, TurnEnded)[:2] == [of(events, Speech)[0], TurnEnded(1000, "u1", 2400)]
+    assert stage.core.forced == [False, True, False]
+    later = of(events, Speech)[1:]
+    assert [(event.utterance_id, event.at_ms) for event in later if isinstance(event, Speech)] == [("u2", 3000)]
+
+
+async def test_interrupted_between_units_the_turn_ends_at_once() -> None:
+    stage = Stage(says("a", 2400), says("b", 2400))
+    stage.units()
+    stage.session.interrupt("u1")
+    stage.units()
+    events = await stage.told()
+    assert [event for event in events if isinstance(event, TurnEnded)] == [TurnEnded(1000, "u1", 2400)]
+    assert stage.core.forced == [False, True]
+
+
+async def test_an_interruption_overtakes_the_units_that_wait() -> None:
+    stage = Stage(says("a", 2400))
+    stage.units()
+    stage.push(2)
+    stage.session.interrupt("u1")
+    stage.work()
+    assert stage.core.forced == [False, True, False]
+    await stage.told()
+
+
+async def test_an_empty_name_means_whatever_is_being_said_or_thought_of() -> None:
+    stage = Stage(says(PrivatePiece(Open())), says("a", 240))
+    stage.units()
+    stage.session.interrupt("")
+    stage.units(2)
+    assert stage.core.forced == [False, True, False]
+    await stage.told()
+
+
+@pytest.mark.parametrize("name", ["", "u1", "u7"])
+async def test_an_interruption_of_nothing_does_nothing(name: str) -> None:
+    stage = Stage(says("a", 240, turn=True), listens, says("b", 240, turn=True))
+    stage.units()
+    stage.session.interrupt(name)
+    stage.units(2)
+    events = await stage.told()
+    assert stage.core.forced == [False, False, False]
+    assert len(of(events, TurnEnded)) == 2
+
+
+# -- text and results ----------------------------------------------------------------------------------------------
+
+
+async def test_typed_text_is_a_unit_of_its_own() -> None:
+    stage = Stage(says("Hello", 240, turn=True))
+    stage.session.type("  Hi <unit> there ")
+    stage.session.type("   ")
+    events = await stage.told()
+    assert [feed["text"] for feed in stage.core.fed] == ["Hi <unit> there"]
+    assert [type(event) for event in events] == [Decided, Speech, Text, TurnEnded, Decided]
+
+
+async def test_what_the_network_cannot_do_is_refused() -> None:
+    stage = Stage()
+    session = stage.session
+    with pytest.raises(Unsupported, match="word for word"):
+        session.say("Hello")
+    for changes in (Changes(voice="x"), Changes(persona="x"), Changes(facts=("x",)), Changes(language=Language.EN)):
+        with pytest.raises(Unsupported, match="when a session begins"):
+            session.configure(changes)
+    session.configure(Changes())
+    session.configure(Changes(language="auto"))
+    session.heard("u1", 100)
+    session.type("x" * (module.LONGEST_TEXT + 1))
+    session.inject("x" * (module.LONGEST_TEXT + 1))
+    events = await stage.told()
+    assert [event.code for event in events if isinstance(event, Trouble)] == ["text.too_long"] * 2
+    assert stage.core.fed == []
+
+
+async def test_results_wait_for_an_idle_moment_and_come_one_by_one() -> None:
+    stage = Stage(says("a", 240), says("b", 240, turn=True), says("first", 240, turn=True))
+    stage.units()
+    stage.session.inject("one")
+    stage.session.inject("two")
+    stage.units()
+    assert stage.core.injected == []
+    stage.units()
+    assert stage.core.injected == ["one"]
+    stage.units()
+    assert stage.core.injected == ["one", "two"]
+    events = await stage.told()
+    assert [event.at_ms for event in events if isinstance(event, TurnEnded)] == [2000, 2000]
+
+
+async def test_a_result_may_ride_with_the_next_unit_instead() -> None:
+    stage = Stage()
+    stage.core.inject_waits = True
+    stage.session.inject("one")
+    stage.units()
+    assert (stage.core.injected, len(stage.core.forced)) == (["one"], 1)
+    await stage.told()
+
+
+async def test_too_many_results_are_refused() -> None:
+    stage = Stage()
+    for number in range(module.RESULTS + 1):
+        stage.session.inject(str(number))
+    events = await stage.told()
+    assert [event.code for event in events if isinstance(event, Trouble)] == ["background.full"]
+
+
+# -- state ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_goes_on_from_a_snapshot_and_closes_the_turn_that_was_open() -> None:
+    stage = Stage(says("a", 240))
+    stage.units()
+    stage.session.inject("a result")
+    stage.work()
+    snapshot = stage.session.snapshot()
+    await stage.told()
+    other = Stage(says("b", 240, turn=True))
+    other.session.restore(snapshot)
+    other.units(2)
+    events = await other.told()
+    assert other.core.restored is not None
+    assert other.core.restored["cache"].tolist() == [0, 1, 2]
+    assert other.core.injected == ["a result"]
+    assert other.core.forced[0] is True
+    assert {event.utterance_id for event in events if isinstance(event, Speech)} == {"u2"}
+
+
+async def test_what_is_no_snapshot_of_this_engine_is_refused_at_once() -> None:
+    stage = Stage()
+    with pytest.raises(ValueError, match="snapshot"):
+        stage.session.restore(b"nonsense")
+    with pytest.raises(EngineError, match="not begun"):
+        stage.session.snapshot()
+    await stage.told()
+
+
+async def test_a_busy_session_gives_no_snapshot_and_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SNAPSHOT_WAIT_S", 0.01)
+    caught: list[str] = []
+
+    def busy() -> Iterator[Piece]:
+        with pytest.raises(EngineError, match="busy") as error:
+            stage.session.snapshot()
+        caught.append(str(error.value))
+        yield end(listen=True)
+
+    stage = Stage(busy)
+    stage.units()
+    assert len(caught) == 1
+    await stage.told()
+
+
+# -- trouble and the end -------------------------------------------------------------------------------------------
+
+
+def breaks(error: BaseException) -> Script:
+    def run() -> Iterator[Piece]:
+        raise error
+        yield end()  # pyright: ignore[reportUnreachable]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (Full("the cache is full"), "context.full", "VENUS_OMNI__POSITIONS"),
+        (torch.OutOfMemoryError("cuda"), "engine.memory", "VENUS_OMNI__MAX_SESSIONS"),
+        (RuntimeError("odd"), "engine.broken", "RuntimeError: odd"),
+    ],
+)
+async def test_what_breaks_ends_the_session_and_says_why(error: Exception, code: str, told: str) -> None:
+    stage = Stage(breaks(error))
+    stage.push(2)
+    events = await stage.told()
+    last = events[-1]
+    assert isinstance(last, Trouble)
+    assert (last.code, last.fatal) == (code, True)
+    assert told in last.message
+    assert len(stage.core.fed) == 1
+    assert stage.returned == [stage.core]
+
+
+async def test_input_that_nobody_works_off_ends_the_session() -> None:
+    stage = Stage()
+    stage.push(module.INBOX + 2)
+    events = await stage.told()
+    assert [event.code for event in events if isinstance(event, Trouble)] == ["engine.stalled"]
+
+
+async def test_closed_in_the_middle_of_a_unit_it_breaks_off_and_gives_everything_back() -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def talks() -> Iterator[Piece]:
+        yield SpeechPiece(np.zeros(240, np.float32))
+        reached.set()
+        assert go_on.wait(10)
+        yield SpeechPiece(np.zeros(480, np.float32))
+        stage.core.fed.clear()  # never reached
+
+    stage = Stage(talks)
+    stage.push()
+    working = asyncio.create_task(asyncio.to_thread(stage.work))
+    assert await asyncio.to_thread(reached.wait, 10)
+    closing = asyncio.create_task(stage.session.close())
+    await asyncio.sleep(0)
+    go_on.set()
+    await working
+    await closing
+    assert [type(event) async for event in stage.session.events()] == [Decided, Speech]
+    assert (len(stage.core.fed), stage.core.broken) == (1, 1)
+    assert stage.returned == [stage.core]
+
+
+async def test_closing_has_a_deadline_after_which_the_events_end_and_the_core_comes_back_later() -> None:
+    stage = Stage(close_timeout_s=0.01)
+    stage.work()
+    stage.push()
+    await stage.session.close()  # nobody works off the steps
+    assert [event async for event in stage.session.events()] == []
+    assert stage.returned == []
+    stage.work()
+    assert stage.returned == [stage.core]
+    stage.push()
+    stage.session.type("hello")
+    assert not stage.steps
+    await stage.session.close()
+
+
+async def test_it_begins_before_anything_was_said_to_it() -> None:
+    stage = Stage()
+    stage.work()
+    assert (stage.begun, stage.core.fed) == (1, [])
+    stage.units()
+    assert stage.begun == 1
+    await stage.told()
+
+
+async def test_sessions_take_turns_unit_by_unit() -> None:
+    steps: deque[Callable[[], None]] = deque()
+    order: list[str] = []
+
+    def session(name: str) -> OmniSession:
+        class Core(ScriptedCore):
+            def prefill(self, *args: Any, **rest: Any) -> None:
+                order.append(name)
+
+        core = Core()
+        return OmniSession(Ways(steps.append, lambda: cast("Duplex", core), lambda core: None, "me"))
+
+    first, second = session("a"), session("b")
+    for one in (first, second):
+        for index in range(3):
+            one.push(MediaUnit(index, index * 1000, np.zeros(16_000, np.float32)))
+    while steps:
+        steps.popleft()()
+    assert order == list("ababab")
+    for one in (first, second):
+        closing = asyncio.create_task(one.close())
+        await asyncio.sleep(0)
+        while steps:
+            steps.popleft()()
+        await closing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -22,8 +23,9 @@ def text() -> str:
 
 
 def changed(old: str, new: str) -> str:
-    assert old in text()
-    return text().replace(old, new)
+    """The recorded description with one place, a regular expression, replaced."""
+    assert re.search(old, text())
+    return re.sub(old, new, text(), count=1)
 
 
 def test_the_recorded_description_has_the_sizes_of_the_stored_tensors() -> None:
@@ -52,7 +54,7 @@ def test_released_sizes_are_the_defaults_and_give_the_released_names_and_shapes(
 
 
 def test_arguments_that_nothing_depends_on_are_kept() -> None:
-    config = FlowConfig.parse(changed("  output_type: 'mel'\n", "  output_type: 'mel'\n  token_mel_ratio: 2\n"))
+    config = FlowConfig.parse(changed("  output_type:", "  token_mel_ratio: 2\n  output_type:"))
     assert config.model_extra is not None
     assert config.model_extra["token_mel_ratio"] == 2
 
@@ -74,8 +76,8 @@ def test_nothing_in_the_description_is_called(tmp_path: Path) -> None:
         ("input_layer: 'linear'", "input_layer: 'conv2d'", "input_layer"),
         ("key_bias: true", "key_bias: false", "key_bias"),
         ("pre_lookahead_len: 3", "pre_lookahead_len: 4", "pre_lookahead_len"),
-        ("depth: 2", "depth: !ref <depth>", "depth"),
-        ("in_channels: 320", "in_channels: 240", "80 channels each"),
+        (r"depth: \d+", "depth: !ref <depth>", "depth"),
+        (r"in_channels: \d+", "in_channels: 3", "channels each"),
         ("flow: !new", "stream: !new", "no object 'flow'"),
         ("flow: !new:cosyvoice2.flow.flow.CausalMaskedDiffWithXvec", "flow: [", "not YAML"),
         ("!new:cosyvoice2.flow.decoder_dit.DiT\n", "!new:cosyvoice2.flow.decoder_dit.DiT 3\n", "not YAML"),
@@ -110,10 +112,12 @@ def test_swapped_files_are_refused(tmp_path: Path) -> None:
 
 def test_weights_of_other_sizes_than_described_are_refused(tmp_path: Path) -> None:
     shutil.copytree(t2w.assets(), tmp_path / "a")
+    estimator = FlowConfig.load(t2w.assets()).decoder.estimator
+    depth, ratio = estimator.depth, estimator.mlp_ratio
     path = tmp_path / "a" / "flow.yaml"
-    path.write_text(changed("depth: 2", "depth: 3"))
-    with pytest.raises(EngineError, match=r"flow\.pt lacks decoder\.estimator\.blocks\.2"):
+    path.write_text(changed(r"depth: \d+", f"depth: {depth + 1}"))
+    with pytest.raises(EngineError, match=rf"flow\.pt lacks decoder\.estimator\.blocks\.{depth}\."):
         Token2Wav.load(tmp_path / "a")
-    path.write_text(changed("mlp_ratio: 4.0", "mlp_ratio: 2.0"))
+    path.write_text(changed(r"mlp_ratio: [\d.]+", f"mlp_ratio: {ratio / 2}"))
     with pytest.raises(EngineError, match=r"blocks\.0\.mlp\.fc1\.weight is"):
         Token2Wav.load(tmp_path / "a")

@@ -28,7 +28,8 @@ def test_a_flow_of_no_steps_is_refused() -> None:
 
 def test_guidance_of_nought_is_following_the_conditions_alone() -> None:
     dit = t2w.recorded_decoder().flow.decoder.estimator
-    mu, speaker, noise = t2w.normal(1, 1, 80, 20), t2w.normal(2, 1, 80), t2w.normal(3, 1, 80, 20)
+    mel = dit.config.out_channels
+    mu, speaker, noise = t2w.normal(1, 1, mel, 20), t2w.normal(2, 1, mel), t2w.normal(3, 1, mel, 20)
     cache = DitCache(1, dit.config, 40, CPU)
     given = Euler(dit, 1, 0.0)(noise, mu, speaker, None, cache)
     fresh = DitCache(1, dit.config, 40, CPU)

@@ -36,6 +36,9 @@ TALKER_EOS_BIAS = 40.0
 
 Numbers = npt.NDArray[Any]
 
+# tensors of this size gain nothing from a second thread, and waiting for it costs seconds where tests run side by side
+torch.set_num_threads(1)
+
 
 class RecordedNoise:
     """The noise of the recorded sessions."""

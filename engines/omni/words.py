@@ -105,7 +105,9 @@ class Words:
                 return []
             actions += self._gate.text(self._characters.push(token))
         else:
-            actions += self._gate.text(self._characters.flush())
+            if control is not Control.SPEAK:
+                # a unit that goes on speaking may go on with a character
+                actions += self._gate.text(self._characters.flush())
             actions += self._gate.control(control)
         self.turn.append(token)
         if any(isinstance(action, EndTurn) for action in actions):

@@ -202,17 +202,26 @@ class Replay:
             return None
         return {step: {self.model.talker.end_of_speech: TALKER_EOS_BIAS}}
 
-    def steer(self, raw: list[Tensor]) -> Any:
-        """Adds the recorded bias of the next call, and keeps the raw logits."""
+    def bias(self, call: int) -> Numbers:
+        """What was added to the raw logits of a sampler call, ``float32[vocab]``."""
+        added = np.zeros(self.model.config.vocab_size, np.float32)
+        for value, ids in self.calls[call]["bias"].items():
+            added[ids] += np.float32(value)
+        return added
+
+    def steer(self, raw: list[Tensor], *, forced: bool = False) -> Any:
+        """Adds the recorded bias of the next call, and keeps the raw logits; ``forced`` lets only the recorded token
+        be chosen."""
 
         def steered(logits: Tensor) -> Tensor:
             raw.append(logits.clone())
-            call = self.calls[self.call]
+            call = self.call
             self.call += 1
-            biased = logits.clone()
-            for value, ids in call["bias"].items():
-                biased[ids] += float(value)
-            return biased
+            if forced:
+                only = torch.zeros_like(logits)
+                only[self.calls[call]["out"]] = 1000.0
+                return only
+            return logits + torch.as_tensor(self.bias(call))
 
         return steered
 
@@ -226,8 +235,8 @@ class Replay:
     def prepare(self) -> None:
         self.session.prepare(*self.prepare_args())
 
-    def play(self, unit: Mapping[str, Any]) -> Played:
-        """One unit, driven alone."""
+    def play(self, unit: Mapping[str, Any], *, forced: bool = False) -> Played:
+        """One unit, driven alone; ``forced``: see :meth:`steer`."""
         session = self.session
         lengths = [session.length]
         if self.interrupted(unit):
@@ -236,7 +245,7 @@ class Replay:
         lengths.append(session.length)
         logits = None if session.pending is None else session.pending.logits[0].clone()
         raw: list[Tensor] = []
-        pieces = list(session.generate(**self.generate_args(unit), steer=self.steer(raw)))
+        pieces = list(session.generate(**self.generate_args(unit), steer=self.steer(raw, forced=forced)))
         lengths.append(session.length)
         session.finalise()
         lengths.append(session.length)

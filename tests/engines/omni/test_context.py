@@ -1,0 +1,112 @@
+"""What is forgotten, and that what stays is untouched.  The recorded sessions compare the published policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from realtime_venus.engines.omni.context import Basic, Memory, Off, Previous, Recent, overdue
+from realtime_venus.engines.omni.duplex import Duplex
+from realtime_venus.engines.omni.rotary import angles, rotate
+from realtime_venus.engines.omni.units import Unit, UnitKind, UnitTable
+
+from tests.kit.omni_script import close, listening, session, speaking, unit
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.inference_mode():
+        yield
+
+
+def _table(*lengths: int) -> UnitTable:
+    table = UnitTable()
+    table.protected = 50
+    for number, length in enumerate(lengths):
+        table.append(Unit(number, length, UnitKind.AUDIO, True, "", (), number * 1000))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("policy", "lengths", "count"),
+    [
+        (Off(), [100] * 9, 0),
+        (Basic(high=150, low=100), [20] * 5, 0),
+        (Basic(high=149, low=100), [20] * 5, 3),
+        (Basic(high=60, low=51), [20] * 5, 4),
+        (Basic(high=1000, low=900, units=3), [20] * 5, 2),
+        (Basic(high=149, low=100, units=4), [20] * 5, 3),
+        (Previous(units=3), [20] * 3, 0),
+        (Previous(units=3), [20] * 5, 2),
+        (Recent(seconds=3), [20] * 4, 0),
+        (Recent(seconds=3), [20] * 6, 2),
+        (Recent(seconds=2.5), [20] * 6, 3),
+        (Recent(seconds=9, high=100), [20] * 4, 2),
+        (Recent(seconds=9, high=10), [20] * 4, 3),
+        (Recent(seconds=1), [], 0),
+        (Previous(units=1), [20], 0),
+    ],
+)
+def test_how_many_have_to_go(policy: Off | Basic | Previous | Recent, lengths: list[int], count: int) -> None:
+    assert overdue(policy, _table(*lengths)) == count
+
+
+def _turned(made: Duplex, before: torch.Tensor, start: int, gone: int) -> torch.Tensor:
+    """Keys that were at ``start`` and after, rotated to where they are now: back to no rotation, and to the place."""
+    dim, theta = before.shape[-1], made.cache.rope_theta
+    places = torch.arange(start, start + before.shape[-2])
+    cosines, sines = angles(places.double(), dim, theta)
+    plain = rotate(before, cosines, -sines)
+    return rotate(plain, *angles(places - gone, dim, theta))
+
+
+def test_time_window_rotates_once_and_touches_no_value() -> None:
+    made = session(context=Recent(seconds=2))
+    for number in range(3):
+        unit(made, number, speaking("one two") if number == 1 else listening())
+    made.settle()
+    protected, length, first = made.units.protected, made.length, made.units[0].length
+    keys, values = (each[:, 0, :, :length].clone() for each in (made.cache.k, made.cache.v))
+    unit(made, 3, listening())
+    assert [each.at_ms for each in made.units] == [1000, 2000, 3000]
+    kept = length - first
+    assert torch.equal(made.cache.k[:, 0, :, :protected], keys[:, :, :protected])
+    assert torch.equal(made.cache.v[:, 0, :, protected:kept], values[:, :, protected + first :])
+    wanted = _turned(made, keys[:, :, protected + first :], protected + first, first)
+    assert close(made.cache.k[:, 0, :, protected:kept], wanted)
+    assert made.memory.dropped == first
+
+
+def test_default_policy_makes_room_before_the_cache_is_full() -> None:
+    made = session(positions=200)
+    for number in range(20):
+        unit(made, number, listening())
+        assert made.length <= 200
+    assert len(made.units) < 20
+    assert made.units.end <= 175
+
+
+def test_words_of_dropped_units_stay_and_the_suffix_is_computed_behind_them() -> None:
+    made = session(context=Previous(units=2, tokens=50))
+    unit(made, 0, speaking("first words", "turn_eos"))
+    unit(made, 1, listening())
+    before = made.units.protected
+    unit(made, 2, listening())
+    assert made.memory.previous_text == "first words"
+    assert made.units.protected == before + len(made.memory.previous)
+    assert made.model.tokens.decode(made.memory.previous) == "\n\nprevious: first words"
+    made.settle()
+    assert made.length == made.units.end
+
+
+def test_memory_goes_through_a_snapshot() -> None:
+    memory = Memory(Previous(), 7, torch.ones(1, 2, 3), 5, (1, 2), "x")
+    other = Memory(Previous())
+    other.restore(memory.snapshot(), torch.device("cpu"))
+    assert memory.snapshot().keys() == {"prefix", "suffix", "dropped", "previous", "previous_text"}
+    assert (other.prefix, other.dropped, other.previous, other.previous_text) == (7, 5, (1, 2), "x")
+    assert other.suffix is not None
+    assert torch.equal(other.suffix, torch.ones(1, 2, 3))
+    memory.reset()
+    assert (memory.prefix, memory.suffix, memory.previous) == (0, None, ())

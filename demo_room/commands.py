@@ -18,7 +18,7 @@ from ..engines import catalog
 from ..engines.base import Engine, SessionOptions, VenusError
 from ..engines.cascade.model_size import needed_files
 from ..engines.cascade.settings import CascadeSettings
-from ..engines.commands import shown_progress
+from ..engines.commands import DeviceOption, DTypeOption, ModelOption, engine_settings, shown_progress
 from ..engines.machine import available_memory
 from ..engines.store import ModelsSettings, Store
 from ..engines.store import fetching as store_fetching
@@ -52,6 +52,9 @@ def demo(
     host: Annotated[str | None, typer.Option(help="Address to listen on (VENUS_ROOM__HOST).")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes any free one (VENUS_ROOM__PORT).")] = None,
     engine: Annotated[str, typer.Option(help=f"Who talks: {', '.join(catalog.NAMES)}.")] = "cascade",
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    dtype: DTypeOption = None,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
     livekit_url: Annotated[
         str | None, typer.Option(help="Meet in rooms of this LiveKit server, ws://... (VENUS_ROOM__LIVEKIT__URL).")
@@ -64,10 +67,11 @@ def demo(
 ) -> None:
     """Talk to Venus in the browser; fetches the voice models when they are missing."""
     sections = cast(Sections, context.obj or _Defaults())
+    own = engine_settings(sections, engine, model, device, dtype)
     livekit = {"url": livekit_url, "key": livekit_key, "secret": livekit_secret}
     room = overridden(sections.section(RoomSettings), livekit, host=host, port=port)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    asyncio.run(_demo(sections, room, engine, open_browser=open_browser))
+    asyncio.run(_demo(sections, room, engine, own, open_browser=open_browser))
 
 
 def overridden(
@@ -90,11 +94,11 @@ def _complaints(error: ValidationError) -> Iterator[str]:
         yield f"{where}: {one['msg']}" if one["type"] != "value_error" else one["msg"].removeprefix("Value error, ")
 
 
-async def _demo(sections: Sections, room: RoomSettings, engine: str, *, open_browser: bool) -> None:
+async def _demo(sections: Sections, room: RoomSettings, engine: str, own: BaseModel, *, open_browser: bool) -> None:
     models = sections.section(ModelsSettings)
     session = sections.section(SessionSettings)
     stop = asyncio.Event()
-    preparation = _Preparation(engine, sections.section(CascadeSettings), models)
+    preparation = _Preparation(engine, own, models)
 
     async def converse(media: MediaRoom, made: Engine, options: SessionOptions) -> None:
         await Session(media, made, options, session).run()
@@ -127,29 +131,36 @@ def _open(address: str) -> None:
 
 
 class _Preparation:
-    """Fetches what is missing, then makes the engine."""
+    """Fetches what is missing, then makes the engine.
 
-    def __init__(self, name: str, settings: CascadeSettings, models: ModelsSettings) -> None:
+    The weights of the omni engine are never fetched here: they are many gigabytes, and asked for by name.
+    """
+
+    def __init__(self, name: str, settings: BaseModel, models: ModelsSettings) -> None:
         self._name = name
         self._settings = settings
         self._models = models
         self._cancelled = threading.Event()
 
     async def __call__(self, report: Callable[[Progress], None]) -> Engine:
+        def loading(done: int, total: int) -> None:
+            report(Progress("loading", done / total if total else None))
+
         # Made first, so that an unknown name or a missing package is said before a gigabyte is fetched.
         # Importing its packages takes seconds, during which the page must go on answering.
-        engine = await asyncio.to_thread(catalog.create, self._name, self._settings, self._models)
-        await asyncio.to_thread(self._pull, report)
+        engine = await asyncio.to_thread(catalog.create, self._name, self._settings, self._models, loading)
+        if isinstance(self._settings, CascadeSettings):
+            await asyncio.to_thread(self._pull, report, self._settings)
         return engine
 
     def cancel(self) -> None:
         """Let a pull that is under way stop at its next block."""
         self._cancelled.set()
 
-    def _pull(self, report: Callable[[Progress], None]) -> None:
+    def _pull(self, report: Callable[[Progress], None], settings: CascadeSettings) -> None:
         with shown_progress(Console(stderr=True)) as progress:
             store = Store(self._models)
-            names = needed_files(store, available_memory(), self._settings.model)
+            names = needed_files(store, available_memory(), settings.model)
             store.pull(names, progress=_Both(progress, report, self._cancelled))
 
 

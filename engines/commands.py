@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import Annotated, Protocol, TypeVar, cast
 
@@ -15,13 +16,17 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from . import catalog
+from .base import EngineError
 from .cascade.model_size import needed_files
 from .cascade.settings import CascadeSettings
 from .doctor import EngineVerdict, Report, diagnose, gather
 from .machine import available_memory
+from .omni import fetch
+from .omni.settings import OmniSettings, overridden
 from .store import ModelsSettings, Store
 from .store import fetching as store_fetching
-from .store.errors import mega
+from .store.errors import PullCancelled, mega
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -29,10 +34,34 @@ PLAIN_EVERY_S = 5.0
 """How often a pull says how far it is where there is no terminal."""
 
 
+ModelOption = Annotated[
+    Path | None, typer.Option("--model", help="Folder of the omni engine's checkpoint (VENUS_OMNI__MODEL).")
+]
+DeviceOption = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda (VENUS_OMNI__DEVICE).")]
+DTypeOption = Annotated[
+    str | None, typer.Option("--dtype", help="auto, float32, bfloat16 or float16 (VENUS_OMNI__DTYPE).")
+]
+
+
 class Sections(Protocol):
     """Where a command gets its section of the settings from: ``context.obj``."""
 
     def section(self, model: type[M]) -> M: ...
+
+
+def engine_settings(
+    sections: Sections, name: str, model: Path | None = None, device: str | None = None, dtype: str | None = None
+) -> BaseModel:
+    """The settings of the engine ``name``, with the options of a command line.
+
+    Raises :class:`~.base.EngineError` for an unknown engine, and for options that it does not have.
+    """
+    own = sections.section(catalog.settings_of(name))
+    if isinstance(own, OmniSettings):
+        return overridden(own, model=model, device=device, dtype=dtype)
+    if (model, device, dtype) != (None, None, None):
+        raise EngineError(f"--model, --device and --dtype are for --engine omni; the engine {name} has none of them")
+    return own
 
 
 app = typer.Typer()
@@ -53,13 +82,19 @@ def _store(context: typer.Context) -> Store:
 def pull(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Files, or whisper-base; all that is needed if none.")
+        list[str] | None,
+        typer.Argument(help="Files, whisper-base, or the weights omni or audio; what the cascade needs if none."),
     ] = None,
     optional: Annotated[bool, typer.Option("--all", help="Also all optional files.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Fetch the weights of omni or audio unasked.")] = False,
 ) -> None:
     """Fetch what is missing, check it, and make it ready; run it again after a break to go on."""
     store = _store(context)
-    wanted = list(names or ())
+    wanted = [name for name in names or () if name not in fetch.FOLDERS]
+    for variant in (name for name in names or () if name in fetch.FOLDERS):
+        _pull_weights(variant, store.settings, yes=yes)
+    if names and not (wanted or optional):
+        return
     if not wanted:
         wanted = [*needed_files(store, available_memory(), _section(context, CascadeSettings).model)]
     if optional:
@@ -67,6 +102,28 @@ def pull(
     with shown_progress(Console(stderr=True)) as progress:
         done = store.pull(wanted, progress)
     typer.echo(f"{len(done)} model files fetched or made" if done else "All model files are there.")
+
+
+def _pull_weights(variant: str, settings: ModelsSettings, *, yes: bool) -> None:
+    """Show what the hub has of a variant, and fetch it once that is confirmed."""
+    listing = fetch.list_release(variant, settings)
+    with shown_progress(Console(stderr=True)) as progress:
+        release = fetch.Release(listing, settings, progress)
+        lacking = release.lacking()
+        if lacking:
+            progress.say(f"{fetch.REPOSITORY}, {listing.folder}, revision {listing.revision}")
+            progress.say(f"licence: {listing.licence}; {len(listing.files)} files, {mega(listing.size)} in all")
+            for file in lacking:
+                progress.say(f"  {file.path}  {mega(file.size)}  {file.kind} {file.hash}")
+    if not lacking:
+        typer.echo(f"All files of {listing.folder} are there: {release.folder}")
+        return
+    size = mega(sum(file.size for file in lacking))
+    if not yes and not typer.confirm(f"Fetch {len(lacking)} files, {size}, to {release.folder}?", err=True):
+        raise PullCancelled
+    with shown_progress(Console(stderr=True)) as progress:
+        done = fetch.Release(listing, settings, progress).pull()
+    typer.echo(f"{len(done)} files fetched to {release.folder}")
 
 
 @models.command("list")
@@ -108,7 +165,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole report as JSON.")] = False,
 ) -> None:
     """Say what is installed, which engine can run, and why not; exit code 1 when none can."""
-    report = diagnose(gather(_store(context), _section(context, CascadeSettings).model))
+    language_model, omni = _section(context, CascadeSettings).model, _section(context, OmniSettings)
+    report = diagnose(gather(_store(context), language_model, omni))
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:

@@ -12,10 +12,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from .base import EngineError, MissingExtra
 from .cascade.model_size import LARGE, SMALL
 from .machine import available_memory, total_memory, usable_cores
+from .omni.fetch import checkpoint_folder, fetched_folder
+from .omni.settings import OmniSettings
 from .store.disk import free_bytes
 from .store.errors import mega
+from .store.settings import ModelsSettings
 from .store.store import State, Store
 
 DISTRIBUTION = "realtime-venus"
@@ -56,6 +60,25 @@ class ModelFact(_Frozen):
     fallback: str
 
 
+class OmniFact(_Frozen):
+    """The checkpoint of the omni engine.  Sizes in bytes; without its packages only ``folder`` is known."""
+
+    folder: Path
+    device: str = ""
+    weights: int = 0
+    session: int = 0
+    """Caches of one session."""
+    available: int = 0
+    """Free memory of the device."""
+    sessions: int = -1
+    """How many fit; -1: not even the weights."""
+    wanted: int = 1
+    """How many the settings ask for."""
+    sees: bool = False
+    problem: str | None = None
+    """Why it cannot be loaded."""
+
+
 class Facts(_Frozen):
     """All that the diagnosis looks at.  Sizes in bytes."""
 
@@ -70,6 +93,7 @@ class Facts(_Frozen):
     cores: int
     model: Literal["auto", "1.5b", "0.5b"] = "auto"
     """The language model that the settings ask for."""
+    omni: OmniFact | None = None
 
     def package(self, name: str) -> PackageFact | None:
         return next((one for one in self.packages if one.name == name), None)
@@ -80,7 +104,7 @@ class Facts(_Frozen):
         return bool(matching) and all(one.state in ("ready", "unchecked") for one in matching)
 
 
-def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto") -> Facts:
+def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto", omni: OmniSettings | None = None) -> Facts:
     """Look at this machine.  ``model`` is the language model that the settings ask for."""
     cache_dir = store.settings.cache_dir
     return Facts(
@@ -104,6 +128,34 @@ def gather(store: Store, model: Literal["auto", "1.5b", "0.5b"] = "auto") -> Fac
         disk_free=free_bytes(cache_dir),
         model=model,
         cores=usable_cores(),
+        omni=_omni_fact(omni or OmniSettings(), store.settings),
+    )
+
+
+def _omni_fact(settings: OmniSettings, models: ModelsSettings) -> OmniFact | None:
+    """What the files of the checkpoint say, if there is one; nothing is loaded."""
+    folder = settings.model or fetched_folder(models)
+    if folder is None:
+        return None
+    try:
+        from .omni import capacity
+    except MissingExtra:
+        return OmniFact(folder=folder)
+    try:
+        device = capacity.choose_device(settings)
+        need = capacity.read_need(checkpoint_folder(folder, models), settings, capacity.choose_dtype(settings, device))
+    except EngineError as error:
+        return OmniFact(folder=folder, problem=str(error))
+    available = capacity.free_memory(device)
+    return OmniFact(
+        folder=folder,
+        device=str(device),
+        weights=need.weights + need.assets,
+        session=need.session,
+        available=available,
+        sessions=need.sessions(available),
+        wanted=settings.max_sessions,
+        sees=need.sees,
     )
 
 
@@ -190,7 +242,7 @@ def diagnose(facts: Facts) -> Report:
     """Judge the facts."""
     return Report(
         checks=(*_machine(facts), *_extras(facts), *_models(facts)),
-        engines=(_cascade(facts),),
+        engines=(_cascade(facts), _omni(facts)),
     )
 
 
@@ -320,6 +372,55 @@ def _cascade(facts: Facts) -> EngineVerdict:
             if piece.why is not None
         ),
     )
+
+
+def _omni(facts: Facts) -> EngineVerdict:
+    pieces = (_omni_packages(facts), _omni_weights(facts.omni), *_omni_memory(facts.omni))
+    return EngineVerdict(
+        name="omni",
+        languages=("en", "zh") if all(piece.in_use is not None for piece in pieces) else (),
+        pieces=pieces,
+        reasons=tuple(
+            f"{piece.name}: {piece.why}" + (f" ({piece.remedy})" if piece.remedy else "")
+            for piece in pieces
+            if piece.why is not None
+        ),
+    )
+
+
+def _omni_packages(facts: Facts) -> Piece:
+    wanted = [one for one in facts.packages if one.extra == "omni"]
+    missing = [one.name for one in wanted if one.version is None]
+    remedy = f"pip install '{DISTRIBUTION}[omni]'"
+    if missing or not wanted:
+        why = f"{', '.join(missing) or 'torch'} not installed"
+        return Piece(name="packages", in_use=None, why=why, remedy=remedy)
+    return Piece(name="packages", in_use=", ".join(one.name for one in wanted))
+
+
+def _omni_weights(fact: OmniFact | None) -> Piece:
+    if fact is None:
+        why = "no checkpoint is there"
+        return Piece(name="weights", in_use=None, why=why, remedy="venus models pull omni, or set VENUS_OMNI__MODEL")
+    if fact.problem is not None:
+        return Piece(name="weights", in_use=None, why=fact.problem)
+    return Piece(name="weights", in_use=f"{fact.folder}, {'hears and sees' if fact.sees else 'hears'}")
+
+
+def _omni_memory(fact: OmniFact | None) -> Iterable[Piece]:
+    if fact is None or fact.problem is not None or not fact.device:
+        return
+    need = f"{mega(fact.weights)} of weights, {mega(fact.session)} a session"
+    free = f"{mega(fact.available)} free on {fact.device}"
+    if fact.sessions < 1:
+        remedy = "close other programs, or VENUS_OMNI__DTYPE=bfloat16"
+        yield Piece(name="memory", in_use=None, why=f"{need}: no session fits into {free}", remedy=remedy)
+    elif fact.sessions < fact.wanted:
+        remedy = f"VENUS_OMNI__MAX_SESSIONS={fact.sessions}"
+        why = f"{need}: {fact.wanted} sessions do not fit into {free}"
+        yield Piece(name="memory", in_use=None, why=why, remedy=remedy)
+    else:
+        yield Piece(name="memory", in_use=f"{need}: {fact.sessions} sessions fit into {free}")
 
 
 def _piece(facts: Facts, name: str, what: str, packages: tuple[str, ...], models: tuple[str, ...]) -> Piece:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar, cast
 
 import typer
 from pydantic import BaseModel
+from rich.console import Console
 
-from ..engines.base import FloatPcm, Language, SessionOptions, VenusError
+from ..engines.base import Language, SessionOptions, VenusError
+from ..engines.catalog import NAMES
+from ..engines.commands import DeviceOption, DTypeOption, ModelOption, engine_settings, shown_progress
 from .session.settings import SessionSettings
 from .timeline import delete_recording
 from .timeline import recordings as find_recordings
+
+if TYPE_CHECKING:
+    from ..engines.base import FloatPcm
+    from ..engines.omni.settings import OmniSettings
+    from .video import VideoFile
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -36,15 +45,24 @@ recordings = typer.Typer(no_args_is_help=True, help="Recorded sessions: list, de
 app.add_typer(recordings, name="recordings")
 
 
+class _Defaults:
+    def section(self, model: type[M]) -> M:
+        return model()
+
+
 def _section(context: typer.Context, model: type[M]) -> M:
-    sections = cast("Sections | None", context.obj)
-    return model() if sections is None else sections.section(model)
+    return cast("Sections", context.obj or _Defaults()).section(model)
 
 
 @app.command()
 def converse(
     context: typer.Context,
-    audio: Annotated[Path, typer.Option("--audio", help="What the user says: any sound file.")],
+    audio: Annotated[Path | None, typer.Option("--audio", help="What the user says: any sound file.")] = None,
+    video: Annotated[Path | None, typer.Option("--video", help="What the user says and shows: a video file.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help=f"Who talks: {', '.join(NAMES)}.")] = "cascade",
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    dtype: DTypeOption = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("conversation"),
     tail: Annotated[float, typer.Option("--tail", min=0, max=600, help="Most seconds to go on after the end.")] = 15.0,
     fast: Annotated[bool, typer.Option("--fast", help="As quick as the engine can; measures no latency.")] = False,
@@ -52,30 +70,72 @@ def converse(
     voice: Annotated[str | None, typer.Option("--voice", help="Name of the agent's voice.")] = None,
 ) -> None:
     """Feed a recording through the whole runtime; write agent.wav, timeline.jsonl and transcript.json."""
+    given = _recording(audio, video)
+    sections = cast("Sections", context.obj or _Defaults())
+    own = engine_settings(sections, engine, model, device, dtype)
+    options = SessionOptions(language=language, voice=voice, fast=fast)
+    asyncio.run(_converse(sections, given, (engine, own), out, tail, options))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is heard, and seen where there is a video."""
+
+    audio: FloatPcm
+    video: VideoFile | None = None
+
+
+def _recording(audio: Path | None, video: Path | None) -> _Given:
     from .converse import read_audio
 
-    samples = read_audio(audio)
-    asyncio.run(_converse(context, samples, out, tail, SessionOptions(language=language, voice=voice, fast=fast)))
+    if audio is not None and video is None:
+        return _Given(read_audio(audio))
+    if video is not None and audio is None:
+        seen = _video(video)
+        return _Given(seen.audio, seen)
+    raise ConverseFailed("Give either --audio or --video: a video brings its own sound.")
+
+
+def _video(path: Path) -> VideoFile:
+    from .video import read_video
+
+    seen = read_video(path)
+    if not seen.has_sound:
+        typer.echo(f"{path} has no sound: silence is heard.", err=True)
+    if not seen.has_pictures:
+        typer.echo(f"{path} has no pictures: only its sound is used.", err=True)
+    if seen.broken:
+        typer.echo(f"{seen.broken} pieces of the sound of {path} are broken and were left out.", err=True)
+    return seen
 
 
 async def _converse(
-    context: typer.Context, samples: FloatPcm, out: Path, tail_s: float, options: SessionOptions
+    sections: Sections, given: _Given, who: tuple[str, BaseModel], out: Path, tail_s: float, options: SessionOptions
 ) -> None:
-    from ..engines.cascade.settings import CascadeSettings
     from ..engines.catalog import create
     from ..engines.store.settings import ModelsSettings
     from . import converse as conversation
+    from .video import Ahead
 
-    engine = create("cascade", _section(context, CascadeSettings), _section(context, ModelsSettings))
     typer.echo("Loading the models...", err=True)
-    try:
-        await engine.load()
-        settings = _section(context, SessionSettings)
+    with shown_progress(Console(stderr=True)) as progress:
+        engine = create(*who, sections.section(ModelsSettings), progress.update)
         try:
-            outcome = await conversation.converse(samples, engine, options, settings, tail_s=tail_s)
-        except ValueError as error:  # a voice or language that the engine does not have
-            raise ConverseFailed(str(error)) from error
+            await engine.load()
+        except BaseException:
+            await engine.close()
+            raise
+    pictures = None if given.video is None else Ahead(given.video.frames(engine.unit_ms))
+    if given.video is not None and given.video.has_pictures and "video" not in engine.modalities:
+        typer.echo(f"The engine {who[0]} does not look at pictures here.", err=True)
+    settings = sections.section(SessionSettings)
+    try:
+        outcome = await conversation.converse(given.audio, engine, options, settings, tail_s=tail_s, frames=pictures)
+    except ValueError as error:  # a voice or language that the engine does not have
+        raise ConverseFailed(str(error)) from error
     finally:
+        if pictures is not None:
+            pictures.close()
         await engine.close()
     try:
         conversation.write(outcome, out)
@@ -85,6 +145,44 @@ async def _converse(
     if problem is not None:
         raise ConverseFailed(f"{problem} What happened until then is in {out}.")
     typer.echo(f"Written to {out}: {', '.join(conversation.FILES)}")
+
+
+@app.command()
+def ask(
+    context: typer.Context,
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    audio: Annotated[Path | None, typer.Option("--audio", help="A sound file.")] = None,
+    video: Annotated[Path | None, typer.Option("--video", help="A video file, of 10 minutes at most.")] = None,
+    image: Annotated[list[Path] | None, typer.Option("--image", help="A picture; may be given repeatedly.")] = None,
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    dtype: DTypeOption = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, max=32_768, help="Longest answer.")] = 1024,
+) -> None:
+    """Ask the omni network about a recording, a video or pictures; prints its answer."""
+    from ..engines.omni.ask import Subject
+    from ..engines.omni.ask import ask as answers
+    from ..engines.store.settings import ModelsSettings
+    from .ask import moments, read_image
+
+    if video is not None and (audio is not None or image):
+        raise ConverseFailed("Give --video alone: it brings its own sound and pictures.")
+    if video is not None:
+        subject = Subject(moments=moments(_video(video)))
+    else:
+        pictures = [read_image(path) for path in image or ()]
+        subject = Subject(images=pictures, sound=None if audio is None else _recording(audio, None).audio)
+    sections = cast("Sections", context.obj or _Defaults())
+    own = cast("OmniSettings", engine_settings(sections, "omni", model, device, dtype))
+    with shown_progress(Console(stderr=True)) as progress:
+        pieces = answers(
+            question, subject, own, sections.section(ModelsSettings), max_tokens=max_tokens, progress=progress.update
+        )
+        first = next(pieces, "")  # by then everything is loaded
+    typer.echo(first, nl=False)
+    for piece in pieces:
+        typer.echo(piece, nl=False)
+    typer.echo()
 
 
 @recordings.command("list")

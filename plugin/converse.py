@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from ..engines.base import INPUT_HZ, OUTPUT_HZ, Engine, FloatPcm, Int16Pcm, SessionOptions, VenusError
+from ..engines.base import INPUT_HZ, OUTPUT_HZ, Engine, FloatPcm, Frame, Int16Pcm, SessionOptions, VenusError
 from .rooms.memory import MemoryRoom, MemoryRoomOptions
 from .session import Session, SessionSettings
 from .session.words import join_words
@@ -93,12 +93,15 @@ async def converse(
     settings: SessionSettings,
     *,
     tail_s: float = 15.0,
+    frames: Iterator[Frame] | None = None,
 ) -> Outcome:
     """Feed ``audio`` (mono float32, 16 kHz) to a session with a loaded ``engine``, in real time unless ``fast``.
 
-    A session that failed on the way gives what there is; see :func:`failure`.
+    ``frames`` are the pictures that go with it, in the order of their time.  A session that failed on the way gives
+    what there is; see :func:`failure`.
     """
-    room = MemoryRoom(audio, options=MemoryRoomOptions(fast=options.fast, ack_every_ms=_ACK_EVERY_MS, tail_s=tail_s))
+    behaviour = MemoryRoomOptions(fast=options.fast, ack_every_ms=_ACK_EVERY_MS, tail_s=tail_s)
+    room = MemoryRoom(audio, options=behaviour, frames=frames)
     session = Session(room, engine, options, settings)
     await session.run()
     return Outcome(room.agent_audio, session.timeline, transcript(session.timeline.events))

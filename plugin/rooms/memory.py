@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,10 @@ class TimedCommand:
 
 
 class MemoryRoom:
-    """Implements :class:`MediaRoom`.  ``audio`` is mono float32 at 16 kHz."""
+    """Implements :class:`MediaRoom`.  ``audio`` is mono float32 at 16 kHz.
+
+    ``frame`` is the picture there is from the beginning, ``frames`` are those that come, in the order of their time.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class MemoryRoom:
         commands: Sequence[TimedCommand] = (),
         options: MemoryRoomOptions | None = None,
         frame: Frame | None = None,
+        frames: Iterator[Frame] | None = None,
     ) -> None:
         self._options = options or MemoryRoomOptions()
         self._audio = audio
@@ -81,6 +85,8 @@ class MemoryRoom:
         self.published: list[dict[str, Any]] = []
         self.dropped_commands = 0
         self.frame = frame
+        self._frames = iter(()) if frames is None else frames
+        self._next_frame = next(self._frames, None)
 
     # -- what was collected ------------------------------------------------------------------------------------
 
@@ -123,7 +129,9 @@ class MemoryRoom:
         self._wake.set()
 
     def latest_frame(self) -> Frame | None:
-        """The picture given, if any."""
+        """The newest picture whose time has come, if any."""
+        while self._next_frame is not None and self._next_frame.captured_ms < self._step * PLAYOUT_MS:
+            self.frame, self._next_frame = self._next_frame, next(self._frames, None)
         return self.frame
 
     def play(self, source: PlayoutSource) -> None:

@@ -135,11 +135,10 @@ def overridden(settings: WorkerSettings, **values: object) -> WorkerSettings:
 def engine_maker(sections: Sections, settings: WorkerSettings) -> Callable[[], Engine]:
     """How the worker gets its engine."""
     from ...engines import catalog
-    from ...engines.cascade.settings import CascadeSettings
     from ...engines.store.settings import ModelsSettings
 
-    cascade, models = sections.section(CascadeSettings), sections.section(ModelsSettings)
-    return lambda: catalog.create(settings.engine, cascade, models)
+    own, models = sections.section(catalog.settings_of(settings.engine)), sections.section(ModelsSettings)
+    return lambda: catalog.create(settings.engine, own, models)
 
 
 def _work(sections: Sections, settings: WorkerSettings, *, drain: bool) -> None:

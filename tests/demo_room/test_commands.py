@@ -40,3 +40,12 @@ def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
     result = CliRunner().invoke(app, ["--engine", "warp", "--no-open", "--port", "0"])
     assert isinstance(result.exception, VenusError)
     assert "cascade" in str(result.exception)
+
+
+def test_options_of_an_engine_are_checked_before_the_page_is_served() -> None:
+    result = CliRunner().invoke(app, ["--engine", "omni", "--device", "abacus", "--no-open", "--port", "0"])
+    assert isinstance(result.exception, VenusError)
+    assert "device: Input should be 'auto', 'cpu' or 'cuda'" in str(result.exception)
+    result = CliRunner().invoke(app, ["--model", "x", "--no-open", "--port", "0"])
+    assert isinstance(result.exception, VenusError)
+    assert "are for --engine omni" in str(result.exception)

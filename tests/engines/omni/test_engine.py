@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-import torch
-from realtime_venus.engines import catalog
 from realtime_venus.engines.base import (
     Changes,
     Decided,
@@ -20,12 +17,9 @@ from realtime_venus.engines.base import (
     EngineError,
     EngineEvent,
     EngineFull,
-    EngineSession,
-    FloatPcm,
     Frame,
     Language,
     MediaUnit,
-    NotEnoughMemory,
     Overlap,
     OverlapPhase,
     SessionOptions,
@@ -36,46 +30,23 @@ from realtime_venus.engines.base import (
     UnitDone,
     Unsupported,
 )
-from realtime_venus.engines.omni import capacity
 from realtime_venus.engines.omni.behaviour import Behaviour, Decoding
-from realtime_venus.engines.omni.config import CheckpointError
-from realtime_venus.engines.omni.engine import OmniEngine, decoding_of, load_model
-from realtime_venus.engines.omni.model import OmniModel
+from realtime_venus.engines.omni.engine import OmniEngine, decoding_of
 from realtime_venus.engines.omni.settings import DecodingSettings, OmniSettings, overridden
-from realtime_venus.engines.omni.voice import VoiceError
 from realtime_venus.engines.store.settings import ModelsSettings
 from realtime_venus.plugin.converse import converse, failure
 from realtime_venus.plugin.session import SessionSettings
 from realtime_venus.plugin.timeline import events as ev
 
 from ...kit import checkpoints, golden
+from ...kit.omni_engine import FAST, SETTINGS, UNIT, loaded, plain, seconds, talking
 
-UNIT = 16_000
 PATIENT = SessionSettings(fast_watchdog_s=3600)
-FAST = SessionOptions(fast=True)
-SETTINGS = OmniSettings(
-    device="cpu",
-    positions=2048,
-    max_sessions=2,
-    flow_steps=4,
-    decoding=DecodingSettings(tokens_per_unit=8, length_penalty=0.1),
-)
-"""Few tokens, since a random network always has something to say, and turns that end soon."""
 
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> ModelsSettings:
     return ModelsSettings(cache_dir=tmp_path_factory.mktemp("cache"))
-
-
-@asynccontextmanager
-async def loaded(settings: OmniSettings, models: ModelsSettings) -> AsyncGenerator[OmniEngine]:
-    engine = OmniEngine(settings, models)
-    try:
-        await engine.load()
-        yield engine
-    finally:
-        await engine.close()
 
 
 def closing(engine: OmniEngine) -> Iterator[OmniEngine]:
@@ -103,67 +74,6 @@ def audio_variant(folder: Path) -> Path:
         config["init_vision"] = False
 
     return checkpoints.copy(folder, weights=kept, config=blind, assets=True)
-
-
-def seconds(first: int, count: int) -> list[FloatPcm]:
-    """Seconds of the recording, again from its beginning after its end."""
-    heard = golden.microphone()
-    return [np.resize(np.roll(heard, -UNIT * second), UNIT) for second in range(first, first + count)]
-
-
-class Talk:
-    """A session that is fed unit by unit, in step, and what it said."""
-
-    def __init__(self, session: EngineSession) -> None:
-        self.session = session
-        self.said: list[EngineEvent] = []
-        self.now_ms = 0
-        self._events = session.events()
-        self._index = 0
-
-    async def unit(self, audio: FloatPcm, *frames: Frame) -> list[EngineEvent]:
-        self.session.push(MediaUnit(self._index, self._index * 1000, audio, frames))
-        self._index += 1
-        self.now_ms = self._index * 1000
-        return await self.until(UnitDone)
-
-    async def until(self, kind: type) -> list[EngineEvent]:
-        """The events up to the next of ``kind``."""
-        new: list[EngineEvent] = []
-        async with asyncio.timeout(120):
-            async for event in self._events:
-                new.append(event)
-                assert not (isinstance(event, Trouble) and event.fatal), event
-                if isinstance(event, kind):
-                    break
-        self.said += new
-        return new
-
-    async def units(self, audio: Sequence[FloatPcm]) -> None:
-        for one in audio:
-            await self.unit(one)
-
-    async def close(self) -> None:
-        await self.session.close()
-        self.said += [event async for event in self._events]
-
-
-def plain(events: Sequence[EngineEvent]) -> list[object]:
-    """What was said, so that it can be compared; times that were measured are left out."""
-    return [
-        (event.utterance_id, event.first_sample, event.pcm.tobytes()) if isinstance(event, Speech) else event
-        for event in events
-        if not isinstance(event, UnitDone)
-    ]
-
-
-@asynccontextmanager
-async def talking(engine: OmniEngine, options: SessionOptions = FAST) -> AsyncGenerator[Talk]:
-    talk = Talk(engine.open(options))
-    try:
-        yield talk
-    finally:
-        await talk.close()
 
 
 # -- talk ----------------------------------------------------------------------------------------------------------
@@ -429,121 +339,3 @@ def test_only_what_is_set_changes_the_decoding_of_a_behaviour() -> None:
     )
     assert changed.sampler == own.sampler.model_copy(update={"temperature": 1.5})
     assert (changed.max_tokens, changed.initial_listens) == (7, 3)
-
-
-# -- what cannot be loaded -----------------------------------------------------------------------------------------
-
-
-def test_the_catalog_makes_it_with_its_settings_and_without() -> None:
-    made = catalog.create("omni", OmniSettings(max_sessions=3))
-    assert (made.name, made.unit_ms, made.max_sessions) == ("omni", 1000, 3)
-    with pytest.raises(EngineError, match="takes CascadeSettings, not OmniSettings"):
-        catalog.create("cascade", OmniSettings())
-
-
-async def test_without_a_checkpoint_it_says_how_to_get_one(cache: ModelsSettings, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="venus models pull omni"):
-        async with loaded(SETTINGS, cache):
-            pass
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "config.json").touch()
-    with pytest.raises(CheckpointError, match=r"no config\.json; take one of its folders: inner"):
-        async with loaded(overridden(SETTINGS, model=tmp_path), cache):
-            pass
-
-
-def missing_shard(folder: Path) -> None:
-    max(folder.glob("*.safetensors")).unlink()
-
-
-def cut_shard(folder: Path) -> None:
-    path = max(folder.glob("*.safetensors"))
-    path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def foreign(folder: Path) -> None:
-    checkpoints.edit(folder / "config.json", lambda config: config.pop("vocab_size"))
-
-
-def foreign_tokenizer(folder: Path) -> None:
-    path = folder / "tokenizer.json"
-    path.chmod(0o644)
-    path.write_text(path.read_text(encoding="utf-8").replace("<|listen|>", "<|hark|>"), encoding="utf-8")
-
-
-def no_voice(folder: Path) -> None:
-    for path in (folder / "assets").glob("*.wav"):
-        path.unlink()
-
-
-def no_assets(folder: Path) -> None:
-    for path in (folder / "assets" / "token2wav").iterdir():
-        path.unlink()
-    (folder / "assets" / "token2wav").rmdir()
-
-
-@pytest.mark.parametrize(
-    ("harm", "told"),
-    [
-        (missing_shard, "safetensors"),
-        (cut_shard, "safetensors"),
-        (foreign, "vocab_size"),
-        (foreign_tokenizer, "listen"),
-        (no_voice, "VENUS_OMNI__VOICE"),
-        (no_assets, "token2wav"),
-    ],
-)
-async def test_a_checkpoint_that_is_not_right_is_one_clear_error(
-    cache: ModelsSettings, tmp_path: Path, harm: Any, told: str
-) -> None:
-    folder = checkpoints.copy(tmp_path / "model", assets=True)
-    harm(folder)
-    with pytest.raises(CheckpointError, match=told):
-        async with loaded(overridden(SETTINGS, model=folder), cache):
-            pass
-
-
-async def test_a_voice_that_is_too_short_is_refused_while_loading(cache: ModelsSettings, tmp_path: Path) -> None:
-    soundfile.write(tmp_path / "short.wav", np.ones(UNIT) * 0.1, UNIT)
-    settings = overridden(SETTINGS, model=golden.model_dir(), voice=tmp_path / "short.wav")
-    with pytest.raises(VoiceError, match="3 s"):
-        async with loaded(settings, cache):
-            pass
-
-
-async def test_too_little_memory_is_told_before_anything_is_loaded(
-    cache: ModelsSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object, **__: object) -> None:
-        pytest.fail("something was loaded")
-
-    monkeypatch.setattr(OmniModel, "load", never)
-    settings = overridden(SETTINGS, model=golden.model_dir())
-    need = capacity.read_need(golden.model_dir(), settings, torch.float32)
-
-    def enough_for_one(device: torch.device) -> int:
-        return need.total(1)
-
-    monkeypatch.setattr(capacity, "free_memory", enough_for_one)
-    with pytest.raises(NotEnoughMemory, match=r"2 sessions .* are free on cpu.*VENUS_OMNI__MAX_SESSIONS=1 fits"):
-        async with loaded(settings, cache):
-            pass
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-async def test_cuda_is_refused_where_there_is_none(cache: ModelsSettings) -> None:
-    settings = overridden(SETTINGS, model=golden.model_dir(), device="cuda")
-    with pytest.raises(EngineError, match="no CUDA device"):
-        async with loaded(settings, cache):
-            pass
-
-
-def test_weights_are_read_with_progress(cache: ModelsSettings) -> None:
-    seen: list[tuple[int, int]] = []
-    settings = overridden(SETTINGS, model=golden.model_dir(), dtype="bfloat16")
-    with torch.inference_mode():
-        folder, model = load_model(settings, cache, lambda done, total: seen.append((done, total)), sessions=1)
-    assert (folder, model.dtype) == (golden.model_dir(), torch.bfloat16)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert seen[-1][0] == seen[-1][1] > 0

@@ -5,15 +5,10 @@ The engine's thread is a list of steps that the test works off, so nothing here 
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from realtime_venus.engines.base import (
     Changes,
     Decided,
@@ -23,7 +18,6 @@ from realtime_venus.engines.base import (
     DelegateRejected,
     DelegateText,
     EngineError,
-    EngineEvent,
     Frame,
     Language,
     MediaUnit,
@@ -38,134 +32,10 @@ from realtime_venus.engines.base import (
     Verdict,
 )
 from realtime_venus.engines.omni import session as module
-from realtime_venus.engines.omni.duplex import Duplex
-from realtime_venus.engines.omni.kv import Full
-from realtime_venus.engines.omni.pieces import Piece, PrivatePiece, SpeechPiece, TextPiece, UnitEnd
-from realtime_venus.engines.omni.session import OmniSession, Ways
-from realtime_venus.engines.outbox import Outbox
+from realtime_venus.engines.omni.pieces import Piece, PrivatePiece, SpeechPiece, TextPiece
 from realtime_venus.engines.protocol import Close, Hide, Open, Reason, Reject
 
-Script = Callable[[], Iterator[Piece]]
-
-
-def end(*, listen: bool = False, turn: bool = False, closed: bool | None = None) -> UnitEnd:
-    closed = turn if closed is None else closed
-    return UnitEnd(listen, "", turn, closed, (), 0, 0, 0, 1, {"text": 1.0, "speech": 2.0})
-
-
-def says(*pieces: Piece | str | int, turn: bool = False) -> Script:
-    """A unit of speech: words, samples of sound, or pieces as they are."""
-
-    def run() -> Iterator[Piece]:
-        for piece in pieces:
-            if isinstance(piece, str):
-                yield TextPiece(piece)
-            elif isinstance(piece, int):
-                yield SpeechPiece(np.full(piece, 0.5, np.float32))
-            else:
-                yield piece
-        yield end(turn=turn)
-
-    return run
-
-
-def listens() -> Iterator[Piece]:
-    yield end(listen=True)
-
-
-class ScriptedCore:
-    """Stands where :class:`Duplex` stands: units do what ``scripts`` say, and listen when there are no more."""
-
-    class Words:
-        turn_open = False
-
-    def __init__(self, *scripts: Script) -> None:
-        self.scripts = deque(scripts)
-        self.fed: list[dict[str, Any]] = []
-        self.injected: list[str] = []
-        self.forced: list[bool] = []
-        self.restored: dict[str, Any] | None = None
-        self.broken = 0
-        self.text = ScriptedCore.Words()
-        self.inject_waits = False
-
-    def prefill(self, audio: Any = None, frames: Sequence[Any] = (), text: str | None = None, **rest: Any) -> None:
-        assert torch.is_inference_mode_enabled()
-        self.fed.append({"audio": audio, "frames": frames, "text": text, **rest})
-
-    def generate(self, *, force_listen: bool = False) -> Iterator[Piece]:
-        self.forced.append(force_listen)
-        script = listens if force_listen or not self.scripts else self.scripts.popleft()
-        for piece in script():
-            if isinstance(piece, UnitEnd):
-                self.text.turn_open = not (piece.turn_closed or piece.is_listen)
-            yield piece
-
-    def inject(self, text: str) -> bool:
-        self.injected.append(text)
-        return not self.inject_waits
-
-    def finalise(self) -> None: ...
-
-    def break_off(self) -> None:
-        self.broken += 1
-
-    def resume(self) -> None: ...
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"cache": torch.arange(3), "open": self.text.turn_open}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.restored = state
-        self.text.turn_open = state["open"]
-
-
-class Stage:
-    """A session, its core, and the steps that wait for the engine's thread."""
-
-    def __init__(self, *scripts: Script, sees: bool = False, close_timeout_s: float = 5.0, unread: int = 9999) -> None:
-        self.core = ScriptedCore(*scripts)
-        self.steps: deque[Callable[[], None]] = deque()
-        self.returned: list[object] = []
-        self.begun = 0
-        self.index = 0
-        ways = Ways(self.steps.append, self._begin, self.returned.append, "me", sees, 2, close_timeout_s)
-        self.session = OmniSession(ways, Outbox(unread))
-
-    def _begin(self) -> Duplex:
-        self.begun += 1
-        return cast("Duplex", self.core)
-
-    def work(self) -> None:
-        """Let the engine's thread do all that waits."""
-        while self.steps:
-            self.steps.popleft()()
-
-    def push(self, count: int = 1, *frames: Frame) -> None:
-        for _ in range(count):
-            audio = np.full(16_000, self.index, np.float32)
-            self.session.push(MediaUnit(self.index, self.index * 1000, audio, frames))
-            self.index += 1
-
-    def units(self, count: int = 1) -> None:
-        """Units that are pushed and worked off one by one."""
-        for _ in range(count):
-            self.push()
-            self.work()
-
-    async def told(self) -> list[EngineEvent]:
-        """Everything the session said, after it was closed."""
-        self.work()
-        closing = asyncio.create_task(self.session.close())
-        await asyncio.sleep(0)
-        self.work()
-        await closing
-        return [event async for event in self.session.events()]
-
-
-def of(events: Sequence[EngineEvent], *kinds: type) -> list[EngineEvent]:
-    return [event for event in events if isinstance(event, kinds)]
-
+from ...kit.omni_session import Stage, end, listens, of, says
 
 # -- speaking and listening ----------------------------------------------------------------------------------------
 
@@ -473,116 +343,3 @@ async def test_a_busy_session_gives_no_snapshot_and_does_not_hang(monkeypatch: p
     stage.units()
     assert len(caught) == 1
     await stage.told()
-
-
-# -- trouble and the end -------------------------------------------------------------------------------------------
-
-
-def breaks(error: BaseException) -> Script:
-    def run() -> Iterator[Piece]:
-        raise error
-        yield end()  # pyright: ignore[reportUnreachable]
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "told"),
-    [
-        (Full("the cache is full"), "context.full", "VENUS_OMNI__POSITIONS"),
-        (torch.OutOfMemoryError("cuda"), "engine.memory", "VENUS_OMNI__MAX_SESSIONS"),
-        (RuntimeError("odd"), "engine.broken", "RuntimeError: odd"),
-    ],
-)
-async def test_what_breaks_ends_the_session_and_says_why(error: Exception, code: str, told: str) -> None:
-    stage = Stage(breaks(error))
-    stage.push(2)
-    events = await stage.told()
-    last = events[-1]
-    assert isinstance(last, Trouble)
-    assert (last.code, last.fatal) == (code, True)
-    assert told in last.message
-    assert len(stage.core.fed) == 1
-    assert stage.returned == [stage.core]
-
-
-async def test_input_that_nobody_works_off_ends_the_session() -> None:
-    stage = Stage()
-    stage.push(module.INBOX + 2)
-    events = await stage.told()
-    assert [event.code for event in events if isinstance(event, Trouble)] == ["engine.stalled"]
-
-
-async def test_closed_in_the_middle_of_a_unit_it_breaks_off_and_gives_everything_back() -> None:
-    reached, go_on = threading.Event(), threading.Event()
-
-    def talks() -> Iterator[Piece]:
-        yield SpeechPiece(np.zeros(240, np.float32))
-        reached.set()
-        assert go_on.wait(10)
-        yield SpeechPiece(np.zeros(480, np.float32))
-        stage.core.fed.clear()  # never reached
-
-    stage = Stage(talks)
-    stage.push()
-    working = asyncio.create_task(asyncio.to_thread(stage.work))
-    assert await asyncio.to_thread(reached.wait, 10)
-    closing = asyncio.create_task(stage.session.close())
-    await asyncio.sleep(0)
-    go_on.set()
-    await working
-    await closing
-    assert [type(event) async for event in stage.session.events()] == [Decided, Speech]
-    assert (len(stage.core.fed), stage.core.broken) == (1, 1)
-    assert stage.returned == [stage.core]
-
-
-async def test_closing_has_a_deadline_after_which_the_events_end_and_the_core_comes_back_later() -> None:
-    stage = Stage(close_timeout_s=0.01)
-    stage.work()
-    stage.push()
-    await stage.session.close()  # nobody works off the steps
-    assert [event async for event in stage.session.events()] == []
-    assert stage.returned == []
-    stage.work()
-    assert stage.returned == [stage.core]
-    stage.push()
-    stage.session.type("hello")
-    assert not stage.steps
-    await stage.session.close()
-
-
-async def test_it_begins_before_anything_was_said_to_it() -> None:
-    stage = Stage()
-    stage.work()
-    assert (stage.begun, stage.core.fed) == (1, [])
-    stage.units()
-    assert stage.begun == 1
-    await stage.told()
-
-
-async def test_sessions_take_turns_unit_by_unit() -> None:
-    steps: deque[Callable[[], None]] = deque()
-    order: list[str] = []
-
-    def session(name: str) -> OmniSession:
-        class Core(ScriptedCore):
-            def prefill(self, *args: Any, **rest: Any) -> None:
-                order.append(name)
-
-        core = Core()
-        return OmniSession(Ways(steps.append, lambda: cast("Duplex", core), lambda core: None, "me"))
-
-    first, second = session("a"), session("b")
-    for one in (first, second):
-        for index in range(3):
-            one.push(MediaUnit(index, index * 1000, np.zeros(16_000, np.float32)))
-    while steps:
-        steps.popleft()()
-    assert order == list("ababab")
-    for one in (first, second):
-        closing = asyncio.create_task(one.close())
-        await asyncio.sleep(0)
-        while steps:
-            steps.popleft()()
-        await closing

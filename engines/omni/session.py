@@ -306,15 +306,17 @@ class OmniSession(EngineSession):
                     self._speak()
                     if not self._hushed:
                         self._utterances.text(self._now_ms, text)
-                case SpeechPiece(pcm):
+                case SpeechPiece(pcm) if pcm.any():  # the published codes give zeros where nothing is said
                     self._speak()
-                    if not self._hushed and len(pcm):
+                    if not self._hushed:
                         self._utterances.speech(self._now_ms, pcm)
                 case PrivatePiece(action):
                     self._speak()
                     self._private(action)
                 case UnitEnd():
                     end = piece
+                case SpeechPiece():
+                    pass
         self._utterances.unit_over(self._now_ms)
         if end is not None and (end.is_listen or end.turn_closed):
             self._listen()

@@ -86,6 +86,16 @@ async def test_a_listening_unit_ends_a_turn_that_was_open() -> None:
     assert [type(event) for event in events[-4:]] == [Text, TurnEnded, Decided, UnitDone]
 
 
+async def test_a_second_of_zeros_is_nobodys_speech() -> None:
+    def silent() -> Iterator[Piece]:
+        yield SpeechPiece(np.zeros(24_000, np.float32))
+        yield end(listen=True)
+
+    stage = Stage(silent)
+    stage.units()
+    assert [type(event) for event in await stage.told()] == [UnitDone]
+
+
 async def test_private_requests_are_told_and_never_shown_or_voiced() -> None:
     asks = says(PrivatePiece(Open()), PrivatePiece(Hide("what ")), PrivatePiece(Hide("time")), turn=False)
     closes = says(PrivatePiece(Close("what time")), turn=True)
@@ -181,9 +191,9 @@ async def test_interrupted_in_the_middle_of_a_unit_nothing_more_is_heard_and_the
     stage = Stage()
 
     def talks() -> Iterator[Piece]:
-        yield SpeechPiece(np.zeros(2400, np.float32))
+        yield SpeechPiece(np.ones(2400, np.float32))
         stage.session.interrupt("u1")
-        yield SpeechPiece(np.zeros(4800, np.float32))
+        yield SpeechPiece(np.ones(4800, np.float32))
         yield TextPiece("more")
         yield end()
 

@@ -60,10 +60,10 @@ async def test_closed_in_the_middle_of_a_unit_it_breaks_off_and_gives_everything
     reached, go_on = threading.Event(), threading.Event()
 
     def talks() -> Iterator[Piece]:
-        yield SpeechPiece(np.zeros(240, np.float32))
+        yield SpeechPiece(np.ones(240, np.float32))
         reached.set()
         assert go_on.wait(10)
-        yield SpeechPiece(np.zeros(480, np.float32))
+        yield SpeechPiece(np.ones(480, np.float32))
         stage.core.fed.clear()  # never reached
 
     stage = Stage(talks)

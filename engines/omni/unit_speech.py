@@ -63,7 +63,9 @@ class UnitSpeech:
         return samples
 
     def _voice(self, speech: Speech, said: Said, bias: Bias | None, stopped: Stopped) -> Work[int]:
-        if said.is_listen:
+        if stopped():
+            self.cut_off()
+        if said.is_listen or stopped():
             return 0
         turn_eos = self._model.tokens.ids.turn_eos
         words = any(token != turn_eos for token in said.spoken)

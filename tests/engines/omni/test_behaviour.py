@@ -31,6 +31,7 @@ from tests.kit.omni_script import (
     second,
     session,
     speaking,
+    told,
     unit,
     words,
 )
@@ -74,7 +75,7 @@ def test_listen_right_after_the_end_of_a_turn(behaviour: Behaviour) -> None:
     assert done.end.ids[-2:] == (named("listen"), named("unit_end"))
     if behaviour is VENUS:
         assert (done.end.is_listen, done.end.end_of_turn, done.end.codes) == (False, True, 10)
-        assert done.text == done.end.text == "goodbye"
+        assert done.text == done.end.text == told("goodbye")
         assert np.abs(done.pcm).max() > 0
     else:
         assert (done.end.is_listen, done.end.end_of_turn, done.end.codes) == (True, False, 0)
@@ -256,6 +257,8 @@ def test_decoding_defaults() -> None:
     assert (ours.max_tokens, sampler.temperature, sampler.top_k, sampler.top_p) == (50, 0.7, 20, 0.8)
     assert (sampler.repetition_penalty, sampler.repetition_window) == (1.05, 512)
     assert (sampler.length_penalty, sampler.listen_prob_scale) == (0.8, 1.0)
+    # the published codes' listen controls act on a token that a unit never contains
+    assert (sampler.listen_token, hub.sampler.listen_token) == ("listen", "im_end")
     assert (hub.max_tokens, hub.sampler.length_penalty, hub.max_characters) == (20, 1.1, None)
     assert demo == hub.model_copy(update={"max_characters": 28})
 

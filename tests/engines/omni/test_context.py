@@ -11,7 +11,7 @@ from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.rotary import angles, rotate
 from realtime_venus.engines.omni.units import Unit, UnitKind, UnitTable
 
-from tests.kit.omni_script import close, listening, session, speaking, unit
+from tests.kit.omni_script import close, listening, session, speaking, told, unit
 
 
 @pytest.fixture(autouse=True)
@@ -79,12 +79,13 @@ def test_time_window_rotates_once_and_touches_no_value() -> None:
 
 
 def test_default_policy_makes_room_before_the_cache_is_full() -> None:
-    made = session(positions=200)
+    positions = session().length + 150
+    made = session(positions=positions)
     for number in range(20):
         unit(made, number, listening())
-        assert made.length <= 200
+        assert made.length <= positions
     assert len(made.units) < 20
-    assert made.units.end <= 175
+    assert made.units.end <= positions * 7 / 8
 
 
 def test_words_of_dropped_units_stay_and_the_suffix_is_computed_behind_them() -> None:
@@ -93,9 +94,9 @@ def test_words_of_dropped_units_stay_and_the_suffix_is_computed_behind_them() ->
     unit(made, 1, listening())
     before = made.units.protected
     unit(made, 2, listening())
-    assert made.memory.previous_text == "first words"
+    assert made.memory.previous_text == told("first words")
     assert made.units.protected == before + len(made.memory.previous)
-    assert made.model.tokens.decode(made.memory.previous) == "\n\nprevious: first words"
+    assert made.model.tokens.decode(made.memory.previous) == "\n\nprevious: " + told("first words")
     made.settle()
     assert made.length == made.units.end
 

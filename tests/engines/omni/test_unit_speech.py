@@ -26,6 +26,7 @@ from tests.kit.omni_script import (
     session,
     speaking,
     steer,
+    told,
     unit,
     words,
 )
@@ -58,7 +59,7 @@ def test_request_over_several_units_is_never_voiced() -> None:
     said = words("let me look")
     opening = unit(made, 0, [named("speak"), *said, named("delegate"), *words("read the")])
     # all that was to be heard is said to its end before the request goes on
-    assert (opening.text, _rows(_speech(made).chunks), opening.end.codes) == ("let me look", [len(said)], 12)
+    assert (opening.text, _rows(_speech(made).chunks), opening.end.codes) == (told("let me look"), [len(said)], 12)
     assert _speech(made).windows[-1].last
     assert not _speech(made).pending
     between = unit(made, 1, speaking("report"))
@@ -66,7 +67,7 @@ def test_request_over_several_units_is_never_voiced() -> None:
     closing = unit(made, 2, [named("speak"), named("delegate_end"), named("turn_eos")])
     assert (closing.text, len(closing.pcm), closing.end.end_of_turn) == ("", 0, True)
     private = [piece for each in (opening, between, closing) for piece in each.of(PrivatePiece)]
-    assert _actions(private) == [Open(), Close("read thereport")]
+    assert _actions(private) == [Open(), Close(told("read the") + told("report"))]
 
 
 def test_words_after_a_request_are_voiced_as_a_turn_of_their_own() -> None:
@@ -74,7 +75,7 @@ def test_words_after_a_request_are_voiced_as_a_turn_of_their_own() -> None:
     unit(made, 0, [named("speak"), *words("well"), named("delegate"), *words("query")])
     rest = words("one moment")
     done = unit(made, 1, [named("speak"), named("delegate_end"), *rest])
-    assert done.text == "one moment"
+    assert done.text == told("one moment")
     (chunk,) = _speech(made).chunks
     assert (chunk.position, chunk.shortest, chunk.condition.shape[0] - 1) == (0, 0, len(rest))
 
@@ -85,7 +86,7 @@ def test_request_between_words_of_one_unit() -> None:
     request = [named("delegate"), *words("query"), named("delegate_end")]
     made = session(speaks=True, draws=ScriptedCodes())
     done = unit(made, 0, [named("speak"), *said, *request, *rest])
-    assert done.text == "wellthen"
+    assert done.text == told("well") + told("then")
     (chunk,) = _speech(made).chunks
     spoken = made.said
     assert spoken is not None
@@ -105,7 +106,7 @@ def test_request_at_the_beginning_of_a_turn_says_nothing() -> None:
 def test_request_that_ends_with_the_turn() -> None:
     made = session(speaks=True, draws=ScriptedCodes(4))
     done = unit(made, 0, [named("speak"), *words("ok"), named("delegate"), *words("query"), named("turn_eos")])
-    assert _actions(done.of(PrivatePiece)) == [Open(), Close("query")]
+    assert _actions(done.of(PrivatePiece)) == [Open(), Close(told("query"))]
     assert (done.end.codes, done.end.end_of_turn) == (4, True)
 
 
@@ -114,13 +115,13 @@ def test_forced_listen_throws_an_open_request_away() -> None:
     unit(made, 0, [named("speak"), *words("ok"), named("delegate"), *words("que")])
     done = unit(made, 1, force_listen=True)
     assert _actions(done.of(PrivatePiece)) == [Reject(Reason.UNFINISHED)]
-    assert unit(made, 2, speaking("hello")).text == "hello"
+    assert unit(made, 2, speaking("hello")).text == told("hello")
 
 
 def test_published_code_takes_a_request_for_words() -> None:
     made = session(HUB, speaks=True, draws=ScriptedCodes())
     done = unit(made, 0, [named("speak"), named("delegate"), *words("query")])
-    assert (done.text, done.of(PrivatePiece)) == ("query", [])
+    assert (done.text, done.of(PrivatePiece)) == (told("query"), [])
     assert _rows(_speech(made).chunks) == [1 + len(words("query"))]
 
 
@@ -156,7 +157,7 @@ def test_break_while_speech_is_rendered() -> None:
 def test_session_without_speech_has_words_alone() -> None:
     made = session(speaks=False)
     done = unit(made, 0, speaking("hello", "turn_eos"))
-    assert (done.text, done.end.codes, done.pcm.tolist()) == ("hello", 0, [])
+    assert (done.text, done.end.codes, done.pcm.tolist()) == (told("hello"), 0, [])
     made.prefill(second(1))
     assert generate(made, listening()).end.is_listen
 

@@ -15,7 +15,20 @@ from torch import Tensor
 from tests.kit import decisions, golden
 from tests.kit.host_copies import host_copies
 from tests.kit.omni_replay import Replay, recorded_sessions
-from tests.kit.omni_script import DEMO, HUB, VENUS, generate, listening, named, second, session, speaking, steer, unit
+from tests.kit.omni_script import (
+    DEMO,
+    HUB,
+    VENUS,
+    generate,
+    listening,
+    named,
+    second,
+    session,
+    speaking,
+    steer,
+    told,
+    unit,
+)
 
 CONTROLS = ("listen", "speak", "turn_eos", "chunk_eos")
 
@@ -69,7 +82,7 @@ def test_words_leave_while_the_unit_is_decoded() -> None:
 
 def test_published_codes_show_the_text_of_a_unit_at_once() -> None:
     done = unit(session(HUB), 0, speaking("one two three"))
-    assert [piece.text for piece in done.of(TextPiece)] == ["one two three"]
+    assert [piece.text for piece in done.of(TextPiece)] == [told("one two three")]
 
 
 def test_character_that_two_units_share() -> None:
@@ -110,7 +123,7 @@ def test_listen_in_an_open_turn_goes_on_speaking() -> None:
     made = session()
     unit(made, 0, speaking("well"))
     done = unit(made, 1, [*listening(), *speaking("then")[1:]])
-    assert (done.end.is_listen, done.text, done.end.ids[0]) == (False, "then", named("tts_bos"))
+    assert (done.end.is_listen, done.text, done.end.ids[0]) == (False, told("then"), named("tts_bos"))
     assert named("listen") in made.text.history
 
 
@@ -147,6 +160,8 @@ def test_coarser_weights_decide_alike(
     record_property("largest distance of a logit", found.distance)
     record_property("decisions above it", len(found.firm))
     assert found.flipped_firm == []
-    assert found.distance < (0.7 if dtype is torch.bfloat16 else 0.1)
+    # of eight and of eleven bits, through a few layers
+    largest = max(float(np.abs(each).max()) for each in recorded)
+    assert found.distance < largest * (0.05 if dtype is torch.bfloat16 else 0.01)
     if "decode_logits" in replay.arrays and golden.record(name)["decode_calls"]:
         assert len(found.firm) > len(ours) // 2

@@ -63,6 +63,7 @@ def test_bytes_that_are_no_character_do_not_hold_up_what_follows() -> None:
 
 
 def test_every_control_token_is_known_to_the_gate() -> None:
+    assert named("delegate") != named("backend")
     assert set(control_names(model().tokens.ids).values()) == set(Control)
 
 

@@ -245,6 +245,11 @@ class Playback:
         return any(isinstance(item, Resolved) or item.first == 0 for item in self._news)
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing is to be said, nothing is still to be heard, and nothing waits for :meth:`drain`."""
+        return not self._lines and not self._news
+
+    @property
     def queued_samples(self) -> int:
         """Samples that wait to be handed over."""
         return sum(line.queued for line in self._lines)
@@ -275,6 +280,9 @@ class Playback:
         return next((line for line in self._lines if line.utterance_id == utterance_id), None)
 
     def _speech(self, number: int) -> Int16Pcm | None:
+        if not self._lines:
+            self._lag = 0
+            return None
         out = np.zeros(PLAYOUT_SAMPLES, dtype=np.int16)
         filled = 0
         for line in self._lines:
@@ -287,8 +295,6 @@ class Playback:
                 self._silent_run = trailing_silence(self._silent_run, part)
             if not line.ended:
                 break
-        if not self._lines:
-            self._lag = 0
         if filled < PLAYOUT_SAMPLES and any(line.begun and not line.ended for line in self._lines):
             self.underruns += filled > 0 or (number > 0 and self._last_speech_number == number - 1)
             self._soften_end(out, filled)

@@ -117,6 +117,11 @@ class Loudness:
         self._past: deque[float] = deque([0.0], maxlen=_FLOOR_FRAMES)
         self._until_floor = _FLOOR_EVERY
 
+    @property
+    def threshold(self) -> float:
+        """The RMS above which a frame is loud."""
+        return max(self._peak * 0.04, self._floor * 2.0, 2e-4)  # 28 dB below the peak
+
     def loud(self, rms: float) -> bool:
         """Judge the next 10 ms frame by its RMS."""
         self._peak = max(rms, self._peak * 0.995)  # -4.3 dB a second
@@ -125,7 +130,7 @@ class Loudness:
         if self._until_floor == 0:
             self._until_floor = _FLOOR_EVERY
             self._floor = sorted(self._past)[len(self._past) // 10]
-        return rms > max(self._peak * 0.04, self._floor * 2.0, 2e-4)  # 28 dB below the peak
+        return rms > self.threshold
 
 
 class Reflex:
@@ -156,6 +161,16 @@ class Reflex:
     def speaking(self) -> bool:
         """Whether the user speaks."""
         return self._speech
+
+    def calm(self, samples: FloatPcm) -> bool:
+        """Whether ``samples``, which come next, can wait: nothing is proposed, and they are no louder than the room.
+
+        Cheap, and no more than a guess: what they are is found by :meth:`feed`, the same whether they waited or not.
+        Samples that are no numbers cannot wait.
+        """
+        if self._listening or True in self._voiced:
+            return False
+        return float(samples.dot(samples)) <= len(samples) * self._loudness.threshold**2
 
     def feed(self, samples: FloatPcm, position: int, *, agent_speaking: bool) -> list[Signal]:
         """Take ``float32[n]`` whose first sample lies at ``position`` (16 kHz).

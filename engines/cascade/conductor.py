@@ -183,7 +183,7 @@ class Conductor:
     # -- hearing ----------------------------------------------------------------------------------------------------
 
     def _on_unit(self, unit: MediaUnit) -> None:
-        sound = self._ear.take(unit.audio, unit.start_ms)
+        sound = self._ear.take(unit.audio, unit.start_ms, patient=self._now is None and not self._fast)
         self._unit = unit
         if self._speaking():
             self._over_the_agent(sound)

@@ -27,6 +27,10 @@ DROP = 10 ** (-28 / 20)
 PEAK_DECAY = 0.995
 FLOOR_RISE = 1.002
 FLOOR_MARGIN = 2.0
+FLAT_MARGIN = 2**0.5
+"""No more than this above the noise floor (3 dB) a voice would be weaker than the noise."""
+PATIENCE_MS = 500
+"""Flat audio that may wait for the voice detector: run over more at once, it finds its weights in the cache."""
 
 
 class SpeechProbability(Protocol):
@@ -75,6 +79,7 @@ class Ear:
         self._taken = 0
         self._judged_ms = 0
         self._audio = np.zeros(0, np.float32)
+        self._waiting: list[FloatPcm] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -87,22 +92,24 @@ class Ear:
         """Media time of the end of what was taken."""
         return self._taken * 1000 // INPUT_HZ
 
-    def take(self, audio: FloatPcm, start_ms: int | None = None) -> Sound:
+    def take(self, audio: FloatPcm, start_ms: int | None = None, *, patient: bool = False) -> Sound:
         """Take the next stretch of audio, of any length, and say what is known after it.
 
         ``start_ms`` is its media time; what lies between it and the end of the audio before was never heard.
+        ``patient``: while nobody speaks and nothing stands out of the noise, whether there is speech in it may be found
+        out up to :data:`PATIENCE_MS` later.  What is found is the same.
         """
+        began = False
         if start_ms is not None and (missed := start_ms - self.now_ms) > 0:
+            began = self._listen()
             self._taken += missed * INPUT_HZ // 1000
             self._judged_ms += missed
-        self._audio = np.concatenate([self._audio, audio])
         self._taken += len(audio)
-        self._levels(audio)
-        began = self._speech(audio)
-        if self._start_ms < 0:
-            self._keep_newest(PRE_ROLL_MS * INPUT_HZ // 1000 + len(audio))
-        else:
-            self._keep_newest(self._longest)
+        flat = self._levels(audio)
+        self._waiting.append(audio)
+        waiting = sum(map(len, self._waiting))
+        if not (patient and flat and self._start_ms < 0 and waiting < PATIENCE_MS * INPUT_HZ // 1000):
+            began = self._listen() or began
         return self.sound(began)
 
     def sound(self, began: bool = False) -> Sound:
@@ -120,6 +127,7 @@ class Ear:
 
     def audio(self, until_ms: int | None = None) -> tuple[FloatPcm, int, int]:
         """The turn's audio so far: ``(samples, start_ms, end_ms)``, ended at ``until_ms`` when given."""
+        self._listen()
         begin = self._taken - len(self._audio)
         end = self._taken if until_ms is None else min(self._taken, until_ms * INPUT_HZ // 1000)
         piece = self._audio[: max(0, end - begin)]
@@ -127,6 +135,7 @@ class Ear:
 
     def forget(self, until_ms: int | None = None) -> None:
         """Begin a new turn; with ``until_ms`` only what lies before it is dropped and the turn goes on."""
+        self._listen()
         if until_ms is None:
             self._clear()
             self._keep_newest(PRE_ROLL_MS * INPUT_HZ // 1000)
@@ -137,7 +146,9 @@ class Ear:
         if len(self._audio) > samples:
             self._audio = self._audio[len(self._audio) - samples :]
 
-    def _levels(self, audio: FloatPcm) -> None:
+    def _levels(self, audio: FloatPcm) -> bool:
+        """Follow the level; whether nothing stood out."""
+        flat = True
         rest = np.concatenate([self._rest, audio])
         count = len(rest) // FRAME
         frames = rest[: count * FRAME].reshape(count, FRAME)
@@ -148,10 +159,23 @@ class Ear:
             level, end_ms = rms + 1e-9, end_ms + 20
             self._peak = max(self._peak * PEAK_DECAY, level)
             self._floor = min(self._floor * FLOOR_RISE, level)
+            flat = flat and level <= self._floor * FLAT_MARGIN
             if level > max(self._peak * DROP, self._floor * FLOOR_MARGIN):
                 self._last_sound_ms, self._quiet_ms = end_ms, 0
             else:
                 self._quiet_ms += 20
+        return flat
+
+    def _listen(self) -> bool:
+        """Let the voice detector hear what waits for it; whether speech began in it."""
+        began = False
+        waiting, self._waiting = self._waiting, []
+        for audio in waiting:
+            self._audio = np.concatenate([self._audio, audio])
+            began = self._speech(audio) or began
+            idle = self._start_ms < 0
+            self._keep_newest(PRE_ROLL_MS * INPUT_HZ // 1000 + len(audio) if idle else self._longest)
+        return began
 
     def _speech(self, audio: FloatPcm) -> bool:
         began = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import uuid
@@ -19,12 +20,15 @@ from . import actions as act
 from .clock import MediaClock
 from .core import SessionCore, SessionFacts
 from .link import EngineLink
+from .lull import Lull
 from .settings import SessionSettings
 
 _log = logging.getLogger(__name__)
 _MAX_UNDONE_MS = 600
 _LEDGER_EVERY_MS = 200
 """How often the page learns of playback's steady progress; beginnings and ends are told at once."""
+_IDLE_TICK_S = 0.25
+"""How often it is looked whether the engine goes on while the agent has nothing to say."""
 
 
 @functools.cache
@@ -62,6 +66,7 @@ class Session:
         self._link = EngineLink(engine, options, settings.close_timeout_s)
         self._aligner = Aligner()
         self._chunker = Chunker(engine.unit_ms, fast=options.fast)
+        self._lull = Lull(engine.unit_ms, 0 if options.fast else settings.quiet_step_ms)
         self._max_undone = max(2, -(-_MAX_UNDONE_MS // engine.unit_ms))
         self._todo: deque[act.Action] = deque()
         self._doing = False
@@ -70,6 +75,7 @@ class Session:
         self._reason = "failed"
         self._restart = asyncio.Event()
         self._units_done = asyncio.Event()
+        self._to_say = asyncio.Event()
 
     @property
     def recorder(self) -> Recorder | None:
@@ -175,20 +181,35 @@ class Session:
 
     async def _listen(self) -> None:
         async for chunk in self._room.audio():
-            self._take(chunk)
+            heard = self._take(chunk)
             if self._options.fast:
                 await self._feed_in_step()
                 self._tick()
-            else:
+            elif heard:
                 self._feed()
+        self._look()
         self.stop("left")
 
-    def _take(self, chunk: AudioChunk) -> None:
+    def _take(self, chunk: AudioChunk) -> bool:
+        """Take what was heard; whether it was looked at, or may wait."""
+        calm = self._playback.idle and self._reflex.calm(chunk.samples)
+        chunks = self._lull.add(chunk, urgent=not calm)
+        for waited in chunks:
+            self._hear(waited)
+        if not chunks:
+            self._clock.arrived(chunk.position + len(chunk.samples), chunk.arrival_s)
+        return bool(chunks)
+
+    def _look(self) -> None:
+        """Look at what was heard and held back."""
+        for chunk in self._lull.release():
+            self._hear(chunk)
+
+    def _hear(self, chunk: AudioChunk) -> None:
         aligned = self._aligner.add(chunk)
         if aligned is None:
             return
-        end = aligned.position + len(aligned.samples)
-        self._clock.arrived(end, chunk.arrival_s)
+        self._clock.arrived(aligned.position + len(aligned.samples), chunk.arrival_s)
         if self._recorder is not None:
             try:
                 self._recorder.user_audio(aligned.samples, aligned.position)
@@ -277,7 +298,13 @@ class Session:
 
     async def _tick_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.tick_ms / 1000)
+            if self._playback.idle:
+                self._to_say.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_IDLE_TICK_S):
+                        await self._to_say.wait()
+            if not self._playback.idle:
+                await asyncio.sleep(self._settings.tick_ms / 1000)
             self._tick()
 
     def _tick(self) -> None:
@@ -340,6 +367,8 @@ class Session:
                 self.stop(reason)
 
     def _enqueue(self, speech: Speech) -> None:
+        self._look()  # it was heard before the agent spoke
+        self._to_say.set()
         try:
             self._playback.enqueue(speech.utterance_id, speech.first_sample, speech.pcm)
         except ValueError:

@@ -44,7 +44,9 @@ class SessionSettings(BaseModel):
     max_text_chars: int = Field(default=4000, ge=1, le=100_000)
     """Longest typed text or ``say``."""
     tick_ms: int = Field(default=40, ge=10, le=200)
-    """How often time limits are looked at."""
+    """How often time limits are looked at while the agent speaks."""
+    quiet_step_ms: int = Field(default=100, ge=0, le=100)
+    """While nobody speaks, what is heard is looked at in steps of this length, which no unit waits for; 0: at once."""
     close_timeout_s: float = Field(default=5.0, ge=0.1, le=60)
     """How long engine and room may take to close."""
     reflex: ReflexSettings = ReflexSettings()

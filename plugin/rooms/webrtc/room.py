@@ -219,12 +219,15 @@ class WebRtcRoom:
         """Let time go on without audio, and close the room when nobody is in it for too long."""
         now = self._now()
         while True:
-            slept_from = now
-            await asyncio.sleep(_FILL_EVERY_S)
+            slept_from, last = now, self._audio.last_arrival_s
+            pause = _FILL_EVERY_S
+            if last is not None and self._alone_since is None:  # audio came: until it could be missed there is time
+                pause = max(pause, last + _FILL_AFTER_S - now)
+            await asyncio.sleep(pause)
             now = self._now()
             last = self._audio.last_arrival_s
             # After a stall of the whole loop there may be audio that has come and waits to be read.
-            stalled = now - slept_from > 2 * _FILL_EVERY_S
+            stalled = now - slept_from > pause + _FILL_EVERY_S
             if not stalled and self._audio.clock.started and (last is None or now - last > _FILL_AFTER_S):
                 self._audio.fill(now, lost=last is not None)
             limit = self._options.grace_s if self._joined else self._options.join_s

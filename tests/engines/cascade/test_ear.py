@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from realtime_venus.engines.base import FloatPcm
-from realtime_venus.engines.cascade.ear import PRE_ROLL_MS, Ear
+from realtime_venus.engines.cascade.ear import PATIENCE_MS, PRE_ROLL_MS, Ear
 
 from ...kit.talk import LoudIsSpeech
 
@@ -96,3 +100,66 @@ def test_a_very_long_turn_keeps_only_the_newest_audio() -> None:
     samples, start_ms, end_ms = ear.audio()
     assert (start_ms, end_ms) == (3000, 5000)
     assert len(samples) == 32_000
+
+
+class Told(LoudIsSpeech):
+    """A voice detector that finds speech where it is told, in stretches of so many windows, however quiet it is."""
+
+    def __init__(self, stretches: list[int]) -> None:
+        super().__init__()
+        self._speech = [index % 2 for index, length in enumerate(stretches) for _ in range(length)]
+        self.windows = 0
+
+    def push(self, samples: FloatPcm) -> list[float]:
+        found = range(self.windows, self.windows + len(super().push(samples)))
+        self.windows = found.stop
+        return [float(self._speech[index]) if index < len(self._speech) else 0.0 for index in found]
+
+
+def noise(ms: int, seed: int = 0) -> FloatPcm:
+    return (1e-3 * np.random.default_rng(seed).standard_normal(ms * 16)).astype(np.float32)
+
+
+@settings(deadline=None)
+@given(
+    stretches=st.lists(st.integers(1, 40), max_size=8),
+    units=st.lists(
+        st.tuples(st.sampled_from(["noise", "noise", "noise", "tone"]), st.booleans(), st.sampled_from([0, 0, 0, 100])),
+        min_size=1,
+        max_size=50,
+    ),
+)
+def test_a_patient_ear_finds_the_same_and_late_only_what_does_not_stand_out(
+    stretches: list[int], units: list[tuple[str, bool, int]]
+) -> None:
+    eager, patient = Ear(Told(stretches)), Ear(Told(stretches))
+    began: list[tuple[bool, bool]] = []
+    late_ms = at_ms = 0
+    for number, (kind, may_wait, missed_ms) in enumerate([*units, ("noise", False, 0)]):
+        at_ms += missed_ms
+        audio = noise(100, number) if kind == "noise" else tone(100)
+        expected, got = eager.take(audio, at_ms), patient.take(audio, at_ms, patient=may_wait)
+        at_ms += 100
+        began.append((expected.began, got.began))
+        late_ms = late_ms + 100 if replace(got, began=False) != replace(expected, began=False) else 0
+        assert (got.now_ms, got.last_sound_ms, got.quiet_ms) == (at_ms, expected.last_sound_ms, expected.quiet_ms)
+        assert late_ms < PATIENCE_MS
+        if kind == "tone" or not may_wait or got.start_ms >= 0:
+            assert late_ms == 0
+    assert any(first for first, _ in began) == any(second for _, second in began)
+    assert np.array_equal(patient.audio()[0], eager.audio()[0])
+    assert patient.audio()[1:] == eager.audio()[1:]
+
+
+def test_a_patient_ear_lets_the_detector_run_over_more_at_once_in_noise_and_never_while_somebody_speaks() -> None:
+    detector = Told([])
+    ear = Ear(detector)
+    ran: list[bool] = []
+    for number in range(50):
+        before = detector.windows
+        ear.take(noise(100, number), patient=True)
+        ran.append(detector.windows > before)
+    assert sum(ran) == 10
+    for _ in range(3):
+        ear.take(tone(100), patient=True)
+        assert detector.windows == ear.now_ms // 32

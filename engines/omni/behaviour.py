@@ -157,7 +157,7 @@ class Decoding(BaseModel):
             length_penalty=0.8 if behaviour is Behaviour.VENUS else 1.1,
             listen_prob_scale=1.0,
             listen_top_k=None,
-            listen_token="listen" if behaviour is Behaviour.VENUS else "im_end",
+            listen_control="listen" if behaviour is Behaviour.VENUS else "im_end",
         )
         return cls(
             sampler=published,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
@@ -129,10 +129,8 @@ class Replay:
         name: str,
         *,
         dtype: torch.dtype = torch.float32,
-        behaviour: Behaviour | None = None,
         speaks: bool = True,
-        cache_of: tuple[Any, int] | None = None,
-        session: Duplex | None = None,
+        sees: bool = True,
     ) -> None:
         self.name = name
         self.record = golden.record(name)
@@ -144,20 +142,19 @@ class Replay:
         self.chosen: list[int] = []
         """Those that the model chose: not the end of a turn that a forced listen wrote."""
         self.dtype = dtype
-        self.model = model(dtype)
+        self.model = model(dtype) if sees else replace(model(dtype), vision=None, resampler=None)
         self.draws = RecordedDraws(self.arrays, len(self.calls))
         given = self.record["duplex_kwargs"]
         settings = DuplexSettings(
-            behaviour=behaviour or Behaviour(self.record["code"]),
+            behaviour=Behaviour(self.record["code"]),
             context=_policy(given),
             positions=4096,
             speaks=speaks and given.get("generate_audio", True),
-            decoding=self._decoding(behaviour, given),
+            decoding=self._decoding(given),
         )
-        cache, slot = cache_of or (None, 0)
-        self.session = session or Duplex(self.model, settings, draws=self.draws, cache=cache, slot=slot)
+        self.session = Duplex(self.model, settings, draws=self.draws)
 
-    def _decoding(self, behaviour: Behaviour | None, given: Mapping[str, Any]) -> Decoding:
+    def _decoding(self, given: Mapping[str, Any]) -> Decoding:
         decoding = Decoding.of(Behaviour(self.record["code"]))
         return decoding.model_copy(update={"initial_listens": given.get("force_listen_count", 0)})
 
@@ -425,9 +422,9 @@ class Comparison:
         assert set(replay.arrays) == self.seen
 
 
-def compare(name: str) -> dict[str, float]:
+def compare(name: str, *, sees: bool = True) -> dict[str, float]:
     """Replay a whole recorded session and compare it; the largest distance by kind."""
-    replay = Replay(name)
+    replay = Replay(name, sees=sees)
     comparison = Comparison(replay)
     replay.prepare()
     comparison.prepared()
@@ -437,7 +434,8 @@ def compare(name: str) -> dict[str, float]:
     return comparison.distance
 
 
-def recorded_sessions() -> Iterator[str]:
-    """Names of the recorded duplex sessions of the set."""
+def recorded_sessions(*, blind: bool = False) -> Iterator[str]:
+    """Names of the recorded duplex sessions of the set; ``blind``: of those without pictures."""
     for path in sorted((golden.folder() / "stages").glob("duplex_*.json")):
-        yield path.stem
+        if not (blind and any(unit["frames"] for unit in golden.record(path.stem)["units"])):
+            yield path.stem

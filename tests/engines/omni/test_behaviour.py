@@ -258,7 +258,7 @@ def test_decoding_defaults() -> None:
     assert (sampler.repetition_penalty, sampler.repetition_window) == (1.05, 512)
     assert (sampler.length_penalty, sampler.listen_prob_scale) == (0.8, 1.0)
     # the published codes' listen controls act on a token that a unit never contains
-    assert (sampler.listen_token, hub.sampler.listen_token) == ("listen", "im_end")
+    assert (sampler.listen_control, hub.sampler.listen_control) == ("listen", "im_end")
     assert (hub.max_tokens, hub.sampler.length_penalty, hub.max_characters) == (20, 1.1, None)
     assert demo == hub.model_copy(update={"max_characters": 28})
 

@@ -20,3 +20,8 @@ def _inference() -> Iterator[None]:
 def test_recorded_session(name: str, record_property: Callable[[str, object], None]) -> None:
     for kind, distance in omni_replay.compare(name).items():
         record_property(f"distance of {kind}", distance)
+
+
+@pytest.mark.parametrize("name", list(omni_replay.recorded_sessions(blind=True)))
+def test_recorded_session_without_a_vision_tower(name: str) -> None:
+    omni_replay.compare(name, sees=False)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from .base import Engine, EngineError
 from .cascade.settings import CascadeSettings
-from .omni.settings import OmniSettings
+from .omni_settings import OmniSettings
 from .store.settings import ModelsSettings
 
 SETTINGS: Final[dict[str, type[BaseModel]]] = {"cascade": CascadeSettings, "omni": OmniSettings}

@@ -22,9 +22,8 @@ from .cascade.model_size import needed_files
 from .cascade.settings import CascadeSettings
 from .doctor import EngineVerdict, Report, diagnose, gather
 from .machine import available_memory
-from .omni import fetch
-from .omni.settings import OmniSettings, overridden
-from .store import ModelsSettings, Store
+from .omni_settings import OmniSettings, overridden
+from .store import ModelsSettings, Store, checkpoints
 from .store import fetching as store_fetching
 from .store.errors import PullCancelled, mega
 
@@ -90,8 +89,8 @@ def pull(
 ) -> None:
     """Fetch what is missing, check it, and make it ready; run it again after a break to go on."""
     store = _store(context)
-    wanted = [name for name in names or () if name not in fetch.FOLDERS]
-    for variant in (name for name in names or () if name in fetch.FOLDERS):
+    wanted = [name for name in names or () if name not in checkpoints.FOLDERS]
+    for variant in (name for name in names or () if name in checkpoints.FOLDERS):
         _pull_weights(variant, store.settings, yes=yes)
     if names and not (wanted or optional):
         return
@@ -106,12 +105,12 @@ def pull(
 
 def _pull_weights(variant: str, settings: ModelsSettings, *, yes: bool) -> None:
     """Show what the hub has of a variant, and fetch it once that is confirmed."""
-    listing = fetch.list_release(variant, settings)
+    listing = checkpoints.list_release(variant, settings)
     with shown_progress(Console(stderr=True)) as progress:
-        release = fetch.Release(listing, settings, progress)
+        release = checkpoints.Release(listing, settings, progress)
         lacking = release.lacking()
         if lacking:
-            progress.say(f"{fetch.REPOSITORY}, {listing.folder}, revision {listing.revision}")
+            progress.say(f"{checkpoints.REPOSITORY}, {listing.folder}, revision {listing.revision}")
             progress.say(f"licence: {listing.licence}; {len(listing.files)} files, {mega(listing.size)} in all")
             for file in lacking:
                 progress.say(f"  {file.path}  {mega(file.size)}  {file.kind} {file.hash}")
@@ -122,7 +121,7 @@ def _pull_weights(variant: str, settings: ModelsSettings, *, yes: bool) -> None:
     if not yes and not typer.confirm(f"Fetch {len(lacking)} files, {size}, to {release.folder}?", err=True):
         raise PullCancelled
     with shown_progress(Console(stderr=True)) as progress:
-        done = fetch.Release(listing, settings, progress).pull()
+        done = checkpoints.Release(listing, settings, progress).pull()
     typer.echo(f"{len(done)} files fetched to {release.folder}")
 
 

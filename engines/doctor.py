@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from .base import EngineError, MissingExtra
 from .cascade.model_size import LARGE, SMALL
 from .machine import available_memory, total_memory, usable_cores
-from .omni.fetch import checkpoint_folder, fetched_folder
-from .omni.settings import OmniSettings
+from .omni_settings import OmniSettings
+from .store.checkpoints import checkpoint_folder, fetched_folder
 from .store.disk import free_bytes
 from .store.errors import mega
 from .store.settings import ModelsSettings

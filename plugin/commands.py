@@ -20,7 +20,7 @@ from .timeline import recordings as find_recordings
 
 if TYPE_CHECKING:
     from ..engines.base import FloatPcm
-    from ..engines.omni.settings import OmniSettings
+    from ..engines.omni_settings import OmniSettings
     from .video import VideoFile
 
 M = TypeVar("M", bound=BaseModel)

@@ -6,15 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..base import INPUT_HZ, FloatPcm, MissingExtra, RgbImage
+import torch
+
+from ..base import INPUT_HZ, FloatPcm, RgbImage
+from ..omni_settings import OmniSettings
 from ..store.settings import ModelsSettings
-from .settings import OmniSettings
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtra(__name__, "omni") from error
-
 from . import chat
 from .draws import SeededDraws
 from .engine import load_model

@@ -11,19 +11,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import soundfile
+import torch
 
-from ..base import EngineError, MissingExtra, NotEnoughMemory
+from ..base import EngineError, NotEnoughMemory
 from ..machine import available_memory
+from ..omni_settings import OmniSettings
 from ..store.errors import mega
-from .config import AudioConfig, OmniConfig, TalkerConfig
-from .settings import OmniSettings
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtra(__name__, "omni") from error
-
 from .checkpoint import Checkpoint
+from .config import AudioConfig, OmniConfig, TalkerConfig
 from .token2wav.config import FRAMES_PER_CODE, MAX_CODES, TAIL_FRAMES, FlowConfig
 
 UNUSED: Final = ("tts.model.embed_tokens.",)

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
+import torch
+
 from ..base import (
     Capabilities,
     Engine,
@@ -20,20 +22,13 @@ from ..base import (
     EngineFull,
     EngineSession,
     Language,
-    MissingExtra,
     SessionOptions,
     Unsupported,
 )
+from ..omni_settings import ContextSettings, OmniSettings
 from ..protocol import escape
+from ..store.checkpoints import checkpoint_folder
 from ..store.settings import ModelsSettings
-from .fetch import checkpoint_folder
-from .settings import ContextSettings, OmniSettings
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtra(__name__, "omni") from error
-
 from . import capacity
 from .behaviour import Behaviour, Decoding
 from .config import CheckpointError

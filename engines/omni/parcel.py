@@ -7,16 +7,10 @@ import struct
 from typing import Any, Final, cast
 
 import numpy as np
-
-from ..base import MissingExtra
-
-try:
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load, save
-    from torch import Tensor
-except ImportError as error:
-    raise MissingExtra(__name__, "omni") from error
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
 
 VERSION: Final = "venus-omni-session/1"
 _TENSOR, _ARRAY, _TUPLE = "$tensor", "$array", "$tuple"

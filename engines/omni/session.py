@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
+import torch
+
 from ..base import (
     INPUT_HZ,
     Changes,
@@ -30,7 +32,6 @@ from ..base import (
     EngineSession,
     Frame,
     MediaUnit,
-    MissingExtra,
     Overlap,
     OverlapPhase,
     Trouble,
@@ -40,12 +41,6 @@ from ..base import (
 )
 from ..outbox import Outbox
 from ..protocol import Close, Hide, Open, Reject
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtra(__name__, "omni") from error
-
 from . import parcel
 from .duplex import Duplex
 from .inbox import Background, Interrupted, Message, Over, Restored, Typed

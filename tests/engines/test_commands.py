@@ -16,9 +16,8 @@ from pydantic import BaseModel
 from realtime_venus.engines import commands
 from realtime_venus.engines.base import EngineError
 from realtime_venus.engines.cascade.settings import CascadeSettings
-from realtime_venus.engines.omni import fetch
-from realtime_venus.engines.omni.settings import OmniSettings
-from realtime_venus.engines.store import Store
+from realtime_venus.engines.omni_settings import OmniSettings
+from realtime_venus.engines.store import Store, checkpoints
 from realtime_venus.engines.store.errors import PullCancelled
 from realtime_venus.plugin.main import LazySettings, run
 from rich.console import Console
@@ -164,7 +163,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         "Realtime-Venus-Omni/config.json": b"{}",
     }
     monkeypatch.setenv("no_proxy", "*")
-    with serving(Hub(fetch.REPOSITORY, files, {"Realtime-Venus-Audio/model.safetensors"})) as served:
+    with serving(Hub(checkpoints.REPOSITORY, files, {"Realtime-Venus-Audio/model.safetensors"})) as served:
         monkeypatch.setenv("VENUS_MODELS__HUB_URL", served.url)
         yield served
 
@@ -202,7 +201,7 @@ def test_weights_are_not_fetched_unconfirmed(cache: Path, hub: Hub, capsys: pyte
 def test_a_hub_that_cannot_be_reached_is_one_line_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(Hub(fetch.REPOSITORY, {})) as gone:
+    with serving(Hub(checkpoints.REPOSITORY, {})) as gone:
         url = gone.url
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setenv("VENUS_MODELS__HUB_URL", url)

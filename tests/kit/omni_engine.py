@@ -19,7 +19,7 @@ from realtime_venus.engines.base import (
     UnitDone,
 )
 from realtime_venus.engines.omni.engine import OmniEngine
-from realtime_venus.engines.omni.settings import DecodingSettings, OmniSettings
+from realtime_venus.engines.omni_settings import DecodingSettings, OmniSettings
 from realtime_venus.engines.store.settings import ModelsSettings
 
 from . import golden

@@ -13,7 +13,7 @@ from realtime_venus.engines.omni.config import CheckpointError
 from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.duplex_settings import DuplexSettings
 from realtime_venus.engines.omni.model import OmniModel
-from realtime_venus.engines.omni.settings import OmniSettings
+from realtime_venus.engines.omni_settings import OmniSettings
 from realtime_venus.engines.omni.voice import enroll_file
 from torch import Tensor
 

@@ -32,7 +32,7 @@ from realtime_venus.engines.base import (
 )
 from realtime_venus.engines.omni.behaviour import Behaviour, Decoding
 from realtime_venus.engines.omni.engine import OmniEngine, decoding_of
-from realtime_venus.engines.omni.settings import DecodingSettings, OmniSettings, overridden
+from realtime_venus.engines.omni_settings import DecodingSettings, OmniSettings, overridden
 from realtime_venus.engines.store.settings import ModelsSettings
 from realtime_venus.plugin.converse import converse, failure
 from realtime_venus.plugin.session import SessionSettings

@@ -15,8 +15,8 @@ from realtime_venus.engines.omni import capacity
 from realtime_venus.engines.omni.config import CheckpointError
 from realtime_venus.engines.omni.engine import load_model
 from realtime_venus.engines.omni.model import OmniModel
-from realtime_venus.engines.omni.settings import OmniSettings, overridden
 from realtime_venus.engines.omni.voice import VoiceError
+from realtime_venus.engines.omni_settings import OmniSettings, overridden
 from realtime_venus.engines.store.settings import ModelsSettings
 
 from ...kit import checkpoints, golden
@@ -41,7 +41,7 @@ async def test_without_a_checkpoint_it_says_how_to_get_one(cache: ModelsSettings
             pass
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "config.json").touch()
-    with pytest.raises(CheckpointError, match=r"no config\.json; take one of its folders: inner"):
+    with pytest.raises(EngineError, match=r"no config\.json; take one of its folders: inner"):
         async with loaded(overridden(SETTINGS, model=tmp_path), cache):
             pass
 

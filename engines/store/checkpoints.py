@@ -19,15 +19,14 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..base import EngineError
-from ..store.disk import FreeBytes, blocks_of, free_bytes, full_disk_explained, put_in_place, sha256_of
-from ..store.errors import DiskFull, FetchFailed, PullCancelled, PullFailed, StoreError, mega
-from ..store.fetching import Job, Progress, UrlFetcher
-from ..store.lock import pull_lock
-from ..store.official import OfficialFetcher
-from ..store.pull import SPARE_BYTES, Meter
-from ..store.settings import ModelsSettings
-from ..store.stamps import Stamps
-from .config import CheckpointError
+from .disk import FreeBytes, blocks_of, free_bytes, full_disk_explained, put_in_place, sha256_of
+from .errors import DiskFull, FetchFailed, PullCancelled, PullFailed, StoreError, mega
+from .fetching import Job, Progress, UrlFetcher
+from .lock import pull_lock
+from .official import OfficialFetcher
+from .pull import SPARE_BYTES, Meter
+from .settings import ModelsSettings
+from .stamps import Stamps
 
 REPOSITORY: Final = "inclusionAI/Realtime-Venus"
 FOLDERS: Final = {"omni": "Realtime-Venus-Omni", "audio": "Realtime-Venus-Audio"}
@@ -130,7 +129,7 @@ def list_release(variant: str, settings: ModelsSettings) -> Listing:
 def _parsed(variant: str, settings: ModelsSettings, body: bytes) -> Listing:
     try:
         answer = _Answer.model_validate(json.loads(body))
-    except (ValueError, ValidationError) as error:
+    except (ValueError, RecursionError, ValidationError) as error:
         raise StoreError(f"{settings.hub_url} gave no listing of {REPOSITORY}; is it a model hub?") from error
     prefix = f"{FOLDERS[variant]}/"
     files = tuple(_file(one, prefix) for one in answer.siblings if _wanted(one.name, prefix))
@@ -187,7 +186,7 @@ def checkpoint_folder(named: Path | None, models: ModelsSettings) -> Path:
     if not (folder / "config.json").is_file():
         below = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
         hint = f"; take one of its folders: {', '.join(below)}" if below else ""
-        raise CheckpointError(f"{folder} is no checkpoint: it has no config.json{hint}")
+        raise EngineError(f"{folder} is no checkpoint: it has no config.json{hint}")
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 from realtime_venus.engines.base import EngineError
 from realtime_venus.engines.omni.behaviour import Behaviour, Decoding
 from realtime_venus.engines.omni.duplex_settings import DuplexSettings
-from realtime_venus.engines.omni.settings import OmniSettings, overridden
+from realtime_venus.engines.omni_settings import OmniSettings, overridden
 from realtime_venus.plugin.settings import load_settings
 
 

@@ -255,15 +255,26 @@ def _dotted(prefix: str) -> str:
 def _weight_map(index: Path) -> dict[str, str]:
     try:
         content: Any = json.loads(index.read_text(encoding="utf-8"))
-        weights = cast("dict[str, str]", dict(content["weight_map"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        weights = cast("dict[str, object]", dict(content["weight_map"]))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{index} is not an index of safetensors files; fetch it again") from error
     if not weights:
         raise CheckpointError(f"{index} names no tensor; fetch it again")
     for name, file in weights.items():
-        if Path(file).name != file:
+        if not isinstance(file, str) or not file or "\0" in file:
+            raise CheckpointError(f"{index} gives {name} no file but {file!r}; fetch it again")
+        if file == ".." or Path(file).name != file:
             raise CheckpointError(f"{index} places {name} outside its folder ({file}); fetch it again")
-    return weights
+    return cast("dict[str, str]", weights)
+
+
+def _inside(folder: Path, file: str) -> bool:
+    """Whether a file is one of the folder's own, symbolic links followed.
+
+    A hub's download cache keeps the files of ``snapshots/REVISION`` in ``blobs`` beside ``snapshots``.
+    """
+    own, holder = folder.resolve(), (folder / file).resolve().parent
+    return holder == own or (own.parent.name == "snapshots" and holder == own.parent.parent / "blobs")
 
 
 def _sharded(folder: Path, weights: Mapping[str, str]) -> dict[str, TensorInfo]:
@@ -274,6 +285,8 @@ def _sharded(folder: Path, weights: Mapping[str, str]) -> dict[str, TensorInfo]:
             raise CheckpointError(
                 f"{folder} lacks {file}, which holds {lost[0]} and {len(lost) - 1} more tensors; fetch it"
             )
+        if not _inside(folder, file):
+            raise CheckpointError(f"{folder / file} is a link out of its folder; put the file itself there")
         for name, info in _header(folder / file).items():
             if name in names:
                 raise CheckpointError(
@@ -304,7 +317,7 @@ def _header(path: Path) -> dict[str, TensorInfo]:
         header = cast("dict[str, dict[str, Any]]", json.loads(text))
         header.pop("__metadata__", None)
         return {name: _info(path, name, entry, 8 + length, size) for name, entry in header.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} has a header that cannot be read; fetch it again") from error
 
 

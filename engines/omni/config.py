@@ -70,7 +70,12 @@ class AudioConfig(_Section):
 
 
 class TalkerConfig(_Section):
-    """The speech decoder (a Llama stack over S3 codes)."""
+    """The speech decoder (a Llama stack over S3 codes).
+
+    What ``tts_config`` says of sampling (temperature, repetition penalty, top-k, top-p) is kept but decides nothing:
+    the published duplex decoder does not read it, its own values are the defaults of
+    :class:`~.talker_sampler.TalkerSettings`.
+    """
 
     llm_dim: PositiveInt
     num_text_tokens: PositiveInt
@@ -96,8 +101,6 @@ class TalkerConfig(_Section):
     s3_stream_chunk_size: PositiveInt = 25
     s3_stream_prelook_size: PositiveInt = 3
     s3_stream_n_timesteps: PositiveInt = 10
-    temperature: float = 0.8
-    repetition_penalty: float = 1.05
 
     @model_validator(mode="after")
     def _known(self) -> TalkerConfig:
@@ -215,7 +218,7 @@ class OmniConfig(_Section):
 def _read(path: Path) -> dict[str, Any]:
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON ({error}); fetch the file again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object; fetch the file again")

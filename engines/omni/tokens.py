@@ -201,7 +201,7 @@ def _text(path: Path) -> str:
 def _object(path: Path, text: str) -> dict[str, Any]:
     try:
         content: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON ({error}); fetch it again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object; fetch it again")

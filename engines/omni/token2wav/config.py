@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
+from yaml.composer import ComposerError
 
 from ...base import EngineError
 from ..checkpoint import CheckpointError, check_vocoder_files
@@ -35,6 +36,10 @@ MAX_PROMPT_FRAMES = 850
 """The published buffers hold 1000 frames: prompt, tail and one window."""
 
 _CLASS = "class"
+_MOST_TEXT = 64 << 10
+"""Characters of the longest description that is read: thirty times the released one."""
+_MALFORMED = (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+"""What the parser raises for malformed text, for a value that is none of its tag, and for too deep a nesting."""
 
 
 class Token2WavError(EngineError):
@@ -104,15 +109,22 @@ class FlowConfig(_Sizes):
         """
         check_vocoder_files(folder)
         path = folder / "flow.yaml"
-        return cls.parse(path.read_text(encoding="utf-8"), str(path))
+        try:
+            with path.open(encoding="utf-8") as file:
+                text = file.read(_MOST_TEXT + 1)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); fetch it again") from error
+        return cls.parse(text, str(path))
 
     @classmethod
     def parse(cls, text: str, where: str = "flow.yaml") -> FlowConfig:
         """The sizes in the text of a ``flow.yaml``; raises :class:`CheckpointError`."""
+        if len(text) > _MOST_TEXT:
+            raise CheckpointError(f"{where} is longer than a flow description ever is; fetch it again")
         try:
             root: object = yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a safe loader that makes mappings only
-        except yaml.YAMLError as error:
-            raise CheckpointError(f"{where} is not YAML: {error}") from error
+        except _MALFORMED as error:
+            raise CheckpointError(f"{where} is not YAML that is read here: {error}") from error
         flow = _child(root, "flow", "CausalMaskedDiffWithXvec", where)
         encoder = _child(flow, "encoder", "UpsampleConformerEncoderV2", where)
         decoder = _child(flow, "decoder", "CausalConditionalCFM", where)
@@ -157,7 +169,16 @@ class HiftConfig(_Sizes):
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Safe loader whose unknown tags give plain data."""
+    """Safe loader whose unknown tags give plain data, and which takes no aliases.
+
+    No flow description has any, and a few lines of nested ones stand for more values than memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        parser = cast("Any", self)
+        if parser.check_event(yaml.AliasEvent):
+            raise ComposerError(None, None, "aliases are not read", parser.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
 
 def _new(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from realtime_venus.engines.omni.config import CheckpointError, OmniConfig
+from realtime_venus.engines.omni.talker_sampler import TalkerSettings
 
 from ...kit import golden
 
@@ -68,11 +69,27 @@ def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
         OmniConfig.load(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
-def test_what_is_no_configuration(tmp_path: Path, content: str) -> None:
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(CheckpointError, match="fetch the file again"):
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\x00", DEEP, "[" * 100_000], ids=range(6))
+@pytest.mark.parametrize("name", ["config.json", "preprocessor_config.json"])
+def test_what_is_no_configuration(tmp_path: Path, name: str, content: str) -> None:
+    (written(tmp_path, recorded()) / name).write_text(content)
+    with pytest.raises(CheckpointError, match=rf"{name} .*fetch the file again"):
         OmniConfig.load(tmp_path)
+
+
+def test_what_the_file_says_of_the_talkers_sampling_decides_nothing(tmp_path: Path) -> None:
+    """It is kept, and the published duplex decoder does not read it either."""
+    fields = recorded()
+    fields["tts_config"] |= {"temperature": 0.1, "repetition_penalty": 2.0}
+    tts = OmniConfig.load(written(tmp_path, fields)).tts
+    assert tts is not None
+    assert tts.model_extra is not None
+    assert tts.model_extra["temperature"] == 0.1
+    assert (TalkerSettings().temperature, TalkerSettings().repetition_penalty) == (0.8, 1.05)
+    assert not {"temperature", "repetition_penalty"} & set(type(tts).model_fields)
 
 
 @pytest.mark.parametrize("name", ["hidden_size", "num_key_value_heads", "vocab_size", "rope_theta"])
@@ -98,7 +115,7 @@ def test_a_size_that_is_missing_in_a_section_is_named(tmp_path: Path) -> None:
         {"tie_word_embeddings": True},
         {"attention_bias": True},
         {"hidden_act": "relu"},
-        {"num_key_value_heads": 3},
+        {"num_key_value_heads": recorded()["num_attention_heads"] + 1},
         {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
     ],
     ids=str,

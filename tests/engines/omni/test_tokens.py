@@ -162,8 +162,13 @@ def test_forbidden_ids_that_make_no_sense(tmp_path: Path, bad: object) -> None:
         load(folder)
 
 
+DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+SHALLOWER = b'{"bad_token_ids": ' + b"[" * 500 + b"]" * 500 + b"}"
+"""Not too deep for the first reader of such a file."""
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff\xfe", b"{"], ids=str)
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff\xfe", b"{", DEEP, SHALLOWER], ids=range(7))
 def test_a_file_that_is_missing_or_broken_is_named(tmp_path: Path, name: str, content: bytes | None) -> None:
     folder = checkpoints.copy(tmp_path, weights={})
     (folder / name).unlink()

@@ -68,6 +68,41 @@ def test_nothing_in_the_description_is_called(tmp_path: Path) -> None:
         FlowConfig.parse(text() + "\nextra: !!python/object/apply:os.mkdir ['x']\n")
 
 
+LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+MERGES = "".join(f"a{i}: &a{i}\n  <<: [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a0: &a0 [1]\n" + LAUGHS,
+        "a0: &a0 {x: 1}\n" + MERGES,
+        "a: &a [*a]\n",
+        "a: " + "[" * 30_000,
+        "a: " + "{b: " * 5_000 + "1" + "}" * 5_000,
+        "a: " + "-" * 70_000,
+        "a: !!int x\n",
+        "a: !!timestamp x\n",
+        "a: 2001-99-99\n",
+        "? [1]\n: 2\n",
+    ],
+    ids=range(10),
+)
+def test_a_description_that_would_fill_the_memory_or_is_malformed_is_refused(tmp_path: Path, bomb: str) -> None:
+    folder = tmp_path / "a"
+    shutil.copytree(t2w.assets(), folder)
+    (folder / "flow.yaml").write_text(text() + bomb)
+    with pytest.raises(CheckpointError, match=r"flow\.yaml is (not YAML|longer)"):
+        FlowConfig.load(folder)
+
+
+def test_a_description_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(t2w.assets(), tmp_path / "a")
+    (tmp_path / "a" / "flow.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(CheckpointError, match=r"flow\.yaml cannot be read"):
+        FlowConfig.load(tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -50,6 +50,7 @@ class AudioCache:
         self.k = torch.zeros(shape, device=device, dtype=dtype)
         self.v = torch.zeros(shape, device=device, dtype=dtype)
         self._lengths = [0] * slots
+        self._used = [0] * slots  # the most there ever was since the last wipe
 
     @property
     def capacity(self) -> int:
@@ -65,8 +66,13 @@ class AudioCache:
         return self._lengths[slot] + incoming >= self.capacity
 
     def wipe(self, slot: int) -> None:
-        """Forget all of a slot."""
-        self._lengths[slot] = 0
+        """Forget all of a slot: as in the thinker's cache, nothing of what was heard stays in the buffers.
+
+        (A slot goes from one person's session to another's; that no state is attended to would hide it, not end it.)
+        """
+        for buffer in (self.k, self.v):
+            buffer[:, slot, :, : self._used[slot]].zero_()
+        self._lengths[slot] = self._used[slot] = 0
 
     def claim(self, slots: Sequence[int], incoming: int) -> Place:
         """Room for ``incoming`` states behind those of each slot.
@@ -87,7 +93,7 @@ class AudioCache:
         neighbours = list(slots) == list(range(slots[0], slots[0] + len(slots)))
         rows = slice(slots[0], slots[0] + len(slots)) if neighbours else index
         for slot in slots:
-            self._lengths[slot] += incoming
+            self._extend(slot, self._lengths[slot] + incoming)
         return Place(rows, index[:, None], positions, seen, filled[:, None, None] if ragged else None)
 
     def write(self, layer: int, place: Place, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,9 +113,13 @@ class AudioCache:
         """Fill the slot with what a snapshot holds."""
         keys: Tensor = snapshot["k"]
         values: Tensor = snapshot["v"]
-        self._lengths[slot] = keys.shape[2]
+        self._extend(slot, keys.shape[2])
         self.k[:, slot, :, : keys.shape[2]] = keys.to(self.k)
         self.v[:, slot, :, : keys.shape[2]] = values.to(self.v)
+
+    def _extend(self, slot: int, length: int) -> None:
+        self._lengths[slot] = length
+        self._used[slot] = max(self._used[slot], length)
 
 
 @dataclass(frozen=True)

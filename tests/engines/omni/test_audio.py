@@ -88,7 +88,7 @@ def test_every_step_of_the_encoder_is_as_recorded() -> None:
         watched[f"l{index}_out"] = layer
         watched[f"l{index}_attn_out"] = layer.get_submodule("self_attn")
     front, cache = MelFront(module.config.num_mel_bins), module.cache()
-    for call, number in enumerate((2, 3)):
+    for call, number in enumerate(recorded["apm_seconds_used"].tolist()):
         mel = front.push(second(number))
         assert mel is not None
         with seen(watched) as outputs:
@@ -198,6 +198,22 @@ def test_a_slot_is_full_before_it_would_hold_its_last_state() -> None:
         cache.claim([0], 1)
     cache.wipe(0)
     assert cache.length(0) == 0
+
+
+def test_a_wiped_slot_holds_nothing_of_what_was_heard() -> None:
+    module, _ = small_modules()
+    cache = module.cache(3)
+    heard = units(offline_mel(noise(3, 9)))
+    for unit in heard:
+        run(module, [unit] * 3, cache, [0, 1, 2])
+    others = [cache.snapshot(slot)["k"] for slot in (0, 2)]
+    short = module.cache()
+    run(module, heard[:1], short, [0])
+    cache.restore(1, short.snapshot(0))  # shorter than what was there
+    cache.wipe(1)
+    assert not cache.k[:, 1].any()
+    assert not cache.v[:, 1].any()
+    assert all(torch.equal(cache.snapshot(slot)["k"], kept) for slot, kept in zip((0, 2), others, strict=True))
 
 
 def test_a_slot_can_be_taken_out_and_put_into_another() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import soundfile
-
 from realtime_venus.engines.base import FloatPcm, RgbImage
 
 _HERE = Path(__file__).resolve().parents[1] / "golden"
@@ -70,6 +69,26 @@ def microphone() -> FloatPcm:
     """The recording that sessions and front ends were fed with, 16 kHz."""
     (recording,) = (folder() / "inputs").glob("mic_*.wav")
     return wave(recording)
+
+
+def stages(prefix: str) -> list[str]:
+    """Names of the recorded stages with arrays that begin like that; at least one must."""
+    found = sorted(path.stem for path in (folder() / "stages").glob(f"{prefix}*.npz"))
+    assert found, f"no stages/{prefix}*.npz"
+    return found
+
+
+def pictures() -> list[str]:
+    """Names of the pictures of ``inputs``."""
+    return sorted(path.name for path in (folder() / "inputs").glob("img_*"))
+
+
+def layered_picture() -> str:
+    """The case of ``vision_tower`` (``WIDTHxHEIGHT_msLIMIT``) whose intermediate outputs are in ``debug_layers``."""
+    embeddings = stage("debug_layers")["vit_embeddings"]
+    recorded = {name: each for name, each in stage("vision_tower").items() if name.endswith("_embeddings")}
+    same = [name for name, each in recorded.items() if each.shape == embeddings.shape and np.allclose(each, embeddings)]
+    return same[0].removesuffix("_embeddings")
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from realtime_venus.engines.omni.config import OmniConfig
 from realtime_venus.engines.omni.token2wav.noise import FLOW_FRAMES, HARMONICS
 from realtime_venus.engines.omni.token2wav.stream import T2WState, Token2Wav
 from realtime_venus.engines.omni.voice import VoicePrompt
@@ -34,6 +35,13 @@ class RecordedNoise:
     def vocoder(self, samples: int, call: int) -> Tensor:
         seed = golden.seeds()["hift_noise_seed_base"] + 2 * call
         return normal(seed, 1, samples, HARMONICS)
+
+
+def recorded_steps() -> int:
+    """Euler steps of the recordings whose names state none: those of the configuration."""
+    talker = OmniConfig.load(golden.model_dir()).tts
+    assert talker is not None
+    return talker.s3_stream_n_timesteps
 
 
 @cache

@@ -7,18 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from realtime_venus.engines.omni.token2wav.config import MAX_CODES, TAIL_FRAMES, DitConfig, Token2WavError
-from realtime_venus.engines.omni.token2wav.euler import DitCache, Euler, cosine_times
+from realtime_venus.engines.omni.token2wav.euler import DitCache, Euler
 
-from ....kit import golden, t2w
+from ....kit import t2w, t2w_modules
+from ....kit.recording import Recording
 
 CPU = torch.device("cpu")
 SMALL = DitConfig(hidden_size=4, depth=1, num_heads=1, head_dim=2)
 
 
-@pytest.mark.parametrize("name", [name for name in golden.stage("t2w_modules") if name.startswith("t_span_n")])
-def test_times_as_recorded(name: str) -> None:
-    recorded = golden.stage("t2w_modules")[name]
-    t2w.close(cosine_times(len(recorded) - 1), recorded, 1e-6)
+def test_times_as_recorded() -> None:
+    t2w_modules.euler_times(Recording(t2w_modules.STAGE))
 
 
 def test_a_flow_of_no_steps_is_refused() -> None:

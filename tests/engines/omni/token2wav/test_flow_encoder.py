@@ -15,7 +15,9 @@ from realtime_venus.engines.omni.token2wav.flow_encoder import (
 )
 from torch import Tensor
 
-from ....kit import golden, t2w
+from ....kit import golden, t2w, t2w_modules
+from ....kit.recording import Recording
+from ....kit.t2w_modules import encoder_cache, encoder_chunks, packed
 
 CLOSE = 1e-4
 
@@ -24,38 +26,8 @@ def encoder() -> FlowEncoder:
     return t2w.recorded_decoder().flow.encoder
 
 
-def empty(capacity: int = 200) -> EncoderCache:
-    return EncoderCache(t2w.recorded_decoder().flow.config.encoder, capacity, torch.device("cpu"))
-
-
-def packed(cache: EncoderCache) -> Tensor:
-    """Both stages as the reference code packs them: ``[layers, 1, heads, T, 2 * head_dim]``, the first one twice."""
-    first, second = (
-        torch.cat([stage.k[:, :, : stage.length], stage.v[:, :, : stage.length]], dim=3)
-        for stage in (cache.first, cache.second)
-    )
-    return torch.cat([first.repeat(1, 1, 2, 1), second])[:, None]
-
-
-def tails(cache: EncoderCache) -> Tensor:
-    return torch.cat([cache.lookahead, cache.upsample], dim=2)
-
-
-def chunks() -> list[Tensor]:
-    """The recorded inputs: two windows and a rest."""
-    arrays = golden.stage("t2w_modules")
-    width = t2w.recorded_decoder().flow.config.input_size
-    codes = [arrays[f"enc_{name}"].shape[1] // 2 + more for name, more in (("first", 3), ("second", 3), ("last", 0))]
-    return [t2w.normal(seed, 1, n, width) for seed, n in zip(golden.seeds()["conformer_inputs"], codes, strict=True)]
-
-
 def test_three_chunks_as_recorded() -> None:
-    arrays, cache = golden.stage("t2w_modules"), empty()
-    for name, x, last in zip(("first", "second", "last"), chunks(), (False, False, True), strict=True):
-        t2w.close(encoder()(x, cache, last=last), arrays[f"enc_{name}"], CLOSE)
-        if not last:
-            t2w.close(packed(cache), arrays[f"enc_{name}_att"], CLOSE)
-            t2w.close(tails(cache), arrays[f"enc_{name}_cnn"], CLOSE)
+    t2w_modules.encoder(Recording(t2w_modules.STAGE))
 
 
 def test_every_layer_as_recorded() -> None:
@@ -64,7 +36,7 @@ def test_every_layer_as_recorded() -> None:
     attention = {f"enc_b{i}_attn_out": layer.get_submodule("self_attn") for i, layer in enumerate(layers)}
     whole = {f"enc_b{i}_out": layer for i, layer in enumerate(layers)}
     with t2w.Watch(enc_embed_linear=net.embed.out[0], **attention, **whole) as watch:
-        net(chunks()[0], empty(), last=False)
+        net(encoder_chunks()[0], encoder_cache(), last=False)
     expected = {name for name in arrays if name.startswith("enc_")}
     assert expected == set(watch.gave)
     for name in expected:
@@ -72,10 +44,7 @@ def test_every_layer_as_recorded() -> None:
 
 
 def test_the_table_of_distances_as_recorded() -> None:
-    recorded = golden.stage("t2w_modules")["rel_pos_table_T5"]
-    reach = (len(recorded) + 1) // 2
-    # recorded from the farthest past to the farthest future
-    t2w.close(relative_sinusoids(reach, recorded.shape[1]).flip(0), recorded, 1e-6)
+    t2w_modules.distances(Recording(t2w_modules.STAGE))
 
 
 def test_gathering_by_distance_is_shifting_the_table() -> None:
@@ -107,7 +76,7 @@ def test_gathering_by_distance_is_shifting_the_table() -> None:
 
 def filled(codes: int) -> EncoderCache:
     """A cache whose keys and values are the index of their frame."""
-    cache = empty(2 * codes)
+    cache = encoder_cache(2 * codes)
     for stage, length in ((cache.first, codes), (cache.second, 2 * codes)):
         stage.length = length
         for buffer in (stage.k, stage.v):
@@ -150,15 +119,15 @@ def test_a_cache_that_is_not_too_long_stays_as_it_is() -> None:
 
 def test_a_full_cache_is_an_error() -> None:
     with pytest.raises(Token2WavError, match="do not fit"):
-        encoder()(chunks()[0], empty(20), last=False)
+        encoder()(encoder_chunks()[0], encoder_cache(20), last=False)
 
 
 def test_a_snapshot_brings_everything_back() -> None:
-    cache, (one, two, _) = empty(), chunks()
+    cache, (one, two, _) = encoder_cache(), encoder_chunks()
     encoder()(one, cache, last=False)
     kept = cache.snapshot()
     expected = encoder()(two, cache, last=False)
-    other = empty()
+    other = encoder_cache()
     other.restore(kept)
     assert torch.equal(encoder()(two, other, last=False), expected)
     assert torch.equal(packed(other), packed(cache))

@@ -7,53 +7,30 @@ import torch
 from realtime_venus.engines.omni.checkpoint import CheckpointError
 from realtime_venus.engines.omni.token2wav.config import MEL_HOP, HiftConfig
 from realtime_venus.engines.omni.token2wav.hift import Hift
-from torch import Tensor
 
-from ....kit import golden, t2w
+from ....kit import golden, t2w, t2w_modules
+from ....kit.recording import Recording
+from ....kit.t2w_modules import vocoder_mel
 
 CLOSE = 1e-4
-PITCH_HZ = 0.05
-WAVE = 2e-3
 
 
 def hift() -> Hift:
     return t2w.recorded_decoder().hift
 
 
-def mel() -> Tensor:
-    """The recorded input, rebuilt from its seed."""
-    arrays, made = golden.stage("t2w_modules"), golden.seeds()["hift_mel"]
-    rebuilt = made["offset"] + made["scale"] * golden.normal(made["seed"], *arrays["hift_mel"].shape)
-    t2w.close(rebuilt, arrays["hift_mel"], 1e-6)
-    return t2w.tensor(arrays["hift_mel"])[None]
-
-
-def noise() -> Tensor:
-    return t2w.RecordedNoise().vocoder(mel().shape[2] * MEL_HOP, 0)
-
-
-def test_the_noise_is_drawn_as_recorded() -> None:
-    first, _discarded = golden.stage("t2w_modules")["hift_noise_seed_shape"]
-    assert first.tolist() == [golden.seeds()["hift_noise_seed_base"], *noise().shape]
+def test_its_input_is_drawn_as_recorded_and_needs_no_random_phase() -> None:
+    t2w_modules.vocoder_inputs(Recording(t2w_modules.STAGE))
 
 
 def test_pitch_source_and_wave_as_recorded() -> None:
-    arrays = golden.stage("t2w_modules")
-    pitch = hift().f0_predictor(mel())
-    t2w.close(pitch[0], arrays["hift_f0"], PITCH_HZ)
-    source = hift().source(mel(), noise())
-    t2w.close(source[0, 0], arrays["hift_source"], WAVE)
-    t2w.close(hift()(mel(), noise())[0], arrays["hift_wave"], WAVE)
+    t2w_modules.vocoder(Recording(t2w_modules.STAGE))
 
 
 def test_the_trunk_with_the_recorded_source() -> None:
     arrays = golden.stage("t2w_modules")
-    wave = hift().render(mel(), t2w.tensor(arrays["hift_source"])[None, None])
+    wave = hift().render(vocoder_mel(), t2w.tensor(arrays["hift_source"])[None, None])
     t2w.close(wave[0], arrays["hift_wave"], CLOSE)
-
-
-def test_no_random_phase_is_needed_at_the_start() -> None:
-    assert golden.stage("t2w_modules")["hift_initial_phase_has_no_effect"].tolist() == [1]
 
 
 def test_every_stage_as_recorded() -> None:
@@ -65,7 +42,7 @@ def test_every_stage_as_recorded() -> None:
         for name, group in (("up", net.ups), ("srcdown", net.source_downs), ("srcres", net.source_resblocks))
         for i, module in enumerate(group)
     }
-    short = mel()[..., :frames]
+    short = vocoder_mel()[..., :frames]
     drawn = t2w.RecordedNoise().vocoder(samples, 0)
     with t2w.Watch(hift_conv_pre=net.conv_pre, hift_conv_post=net.conv_post, **stages) as watch:
         net(short, drawn)

@@ -7,13 +7,15 @@ import re
 import numpy as np
 import pytest
 import torch
-from realtime_venus.engines.omni.token2wav.config import LOOKAHEAD, MEL_HOP
+from realtime_venus.engines.omni.token2wav.config import LOOKAHEAD
+from realtime_venus.engines.omni.token2wav.noise import HARMONICS
 from realtime_venus.engines.omni.token2wav.state import T2WState
 from realtime_venus.engines.omni.token2wav.vocoder import OVERLAP
 from torch import Tensor
 
-from ....kit import golden, t2w
+from ....kit import golden, t2w, t2w_modules
 from ....kit.golden import Arrays
+from ....kit.recording import Recording
 
 PUBLISHED_SLOTS = 16
 """The recorded caches have this many, however many steps are used."""
@@ -93,7 +95,7 @@ def check_tails(state: T2WState, arrays: Arrays, prefix: str) -> set[str]:
 
 
 def test_a_voice_is_learnt_as_recorded() -> None:
-    arrays, decoder = golden.stage("t2w_prompt"), t2w.recorded_decoder(10)
+    arrays, decoder = golden.stage("t2w_prompt"), t2w.recorded_decoder(t2w.recorded_steps())
     net = decoder.flow
     with t2w.Watch(speaker=net.spk_embed_affine_layer, mu=net.encoder_proj) as watch:
         state = decoder.base(t2w.recorded_voice())
@@ -131,7 +133,7 @@ def check_sound(watch: t2w.Watch, raw: Tensor, wave: Tensor, arrays: Arrays, pre
     return {prefix + name for name in compared} | {f"{prefix}wave_sum_f64"}
 
 
-@pytest.mark.parametrize("name", ["t2w_stream_n10", "t2w_stream_n5", "t2w_stream_turn3_n10"])
+@pytest.mark.parametrize("name", golden.stages("t2w_stream_"))
 def test_a_stream_as_recorded(name: str) -> None:
     arrays, decoder = golden.stage(name), t2w.recorded_decoder(int(name.rpartition("_n")[2]))
     net, state = decoder.hift, t2w.session(decoder.steps)
@@ -157,7 +159,7 @@ def test_a_stream_as_recorded(name: str) -> None:
             row["hift_speech_cache"],
         ]
         seed = golden.seeds()["hift_noise_seed_base"] + 2 * call
-        assert arrays["hift_noise_seed_shape"][2 * call].tolist() == [seed, 1, len(raw), 9]
+        assert arrays["hift_noise_seed_shape"][2 * call].tolist() == [seed, 1, len(raw), HARMONICS]
         compared |= {f"{prefix}tokens", f"{prefix}mu"} | check_sound(watch, raw, wave, arrays, prefix)
         if f"{prefix}conformer_cnn" in arrays:
             compared |= check_caches(state, known + len(codes) - (0 if last else LOOKAHEAD), arrays, prefix)
@@ -169,16 +171,11 @@ def test_a_stream_as_recorded(name: str) -> None:
 
 
 def test_a_whole_sequence_as_recorded() -> None:
-    arrays, decoder = golden.stage("t2w_modules"), t2w.recorded_decoder(10)
-    codes = arrays["offline_tokens"].tolist()
-    mel = decoder.synthesise_mel(t2w.recorded_voice(), codes)
-    t2w.close(mel[0], arrays["offline_mel"], MEL)
-    wave = decoder.synthesise(t2w.recorded_voice(), codes)
-    assert len(wave) == 2 * len(codes) * MEL_HOP
-    t2w.close(wave * 32767, arrays["offline_wave_int16"].astype(np.float32), 32767 * 2e-3)
+    t2w_modules.whole_sequence(Recording(t2w_modules.STAGE))
 
 
-def test_every_array_of_the_modules_is_compared_somewhere() -> None:
-    """By the tests of the encoder, the transformer, the sampler, the vocoder, and here."""
-    elsewhere = ("enc_", "dit_", "t_span_n", "hift_", "rel_pos_table_", "offline_")
-    assert all(name.startswith(elsewhere) for name in golden.stage("t2w_modules"))
+def test_every_array_of_the_modules_is_compared() -> None:
+    recording = Recording(t2w_modules.STAGE)
+    for part in t2w_modules.PARTS:
+        part(recording)
+    assert not recording.unused

@@ -50,7 +50,7 @@ def test_the_query_is_folded() -> None:
 
 
 def test_every_step() -> None:
-    case, seen, resampler = "640x480_ms1", dict[str, Tensor](), omni_eyes.resampler()
+    case, seen, resampler = golden.layered_picture(), dict[str, Tensor](), omni_eyes.resampler()
     steps = {"kv_proj": resampler.kv_proj, "attn_out": resampler.attn, "ln_post": resampler.ln_post}
     hooks = [module.register_forward_hook(partial(keep, seen, name)) for name, module in steps.items()]
     tower, patches = omni_eyes.tower(), omni_eyes.slices(case).patches

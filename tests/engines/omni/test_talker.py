@@ -47,6 +47,11 @@ def chunks() -> list[dict[str, int]]:
     return [dict(zip(names, row, strict=True)) for row in arrays["chunks"].tolist()]
 
 
+def room() -> int:
+    """Positions that the recorded turn needs, the rest of a last chunk included."""
+    return max(columns["kv_len_after"] for columns in chunks()) + MAX_NEW
+
+
 def condition(chunk: int, model: Talker) -> Tensor:
     arrays = golden.stage("talker")
     return model.condition(arrays[f"c{chunk}_ids"].tolist(), torch.as_tensor(arrays[f"c{chunk}_hidden"]))
@@ -129,7 +134,15 @@ def test_every_layer_equals_the_recorded_one() -> None:
     assert distance(logits[0, : len(head)], head) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["rep01", "rep05", "rep16", "rep17", "rep24"])
+REPEATS = [name.removesuffix("_hist") for name in golden.stage("talker") if re.fullmatch(r"rep\d+_hist", name)]
+
+
+def test_repeats_were_recorded_within_and_beyond_the_window() -> None:
+    lengths = [len(golden.stage("talker")[f"{name}_hist"]) for name in REPEATS]
+    assert min(lengths) < TalkerSettings().repetition_window < max(lengths)
+
+
+@pytest.mark.parametrize("name", REPEATS)
 def test_repeats_are_penalised_as_recorded(name: str) -> None:
     arrays, window = golden.stage("talker"), TalkerSettings().repetition_window
     scores = torch.as_tensor(arrays[f"{name}_scores_head"])
@@ -140,7 +153,7 @@ def test_repeats_are_penalised_as_recorded(name: str) -> None:
 
 def test_the_recorded_turn() -> None:
     arrays, model = golden.stage("talker"), talker()
-    state = TalkerState(model, capacity=128)
+    state = TalkerState(model, capacity=room())
     for chunk, columns in enumerate(chunks()):
         hidden, ids = arrays[f"c{chunk}_hidden"], arrays[f"c{chunk}_ids"]
         assert np.array_equal(
@@ -154,7 +167,7 @@ def test_the_recorded_turn() -> None:
             spoken = speak(model, state, chunk)
         assert spoken.codes == arrays[f"c{chunk}_codes"].tolist()
         assert len(spoken.codes) == columns["codes_returned"]
-        assert not spoken.ended
+        assert spoken.ended == (arrays[f"c{chunk}_draw_idx"][-1] == model.end_of_speech)
         assert state.position == columns["kv_len_after"] == arrays[f"c{chunk}_kv_len"][0]
         check_logits(chunk, torch.cat(seen["head"]))
         layer = len(model.model.layers) - 1
@@ -185,7 +198,8 @@ def test_the_drawn_codes_are_the_returned_ones_and_one_more() -> None:
     arrays = golden.stage("talker")
     for chunk, columns in enumerate(chunks()):
         drawn = arrays[f"c{chunk}_draw_idx"]
-        assert len(drawn) == columns["max_new_token"] == MAX_NEW
+        assert columns["max_new_token"] == MAX_NEW
+        assert len(drawn) == MAX_NEW or drawn[-1] == talker().end_of_speech
         assert np.array_equal(drawn[:-1], arrays[f"c{chunk}_codes"])
 
 
@@ -281,14 +295,14 @@ def test_two_turns_in_turns_equal_two_alone() -> None:
 
 def test_a_restored_turn_goes_on_the_same_and_a_reset_one_is_new() -> None:
     model, arrays = talker(), golden.stage("talker")
-    state = TalkerState(model, capacity=128)
+    state = TalkerState(model, capacity=room())
     speak(model, state, 0)
     snapshot = state.snapshot()
     speak(model, state, 1)
     state.restore(snapshot)
     assert speak(model, state, 1).codes == arrays["c1_codes"].tolist()
     state.reset()
-    assert (state.position, state.room) == (0, 128)
+    assert (state.position, state.room) == (0, room())
     assert speak(model, state, 0).codes == arrays["c0_codes"].tolist()
 
 
@@ -322,7 +336,7 @@ def test_coarse_types_stay_near(
     arrays, model = golden.stage("talker"), talker(dtype)
     made = model.condition(arrays["c0_ids"].tolist(), torch.as_tensor(arrays["c0_hidden"]))
     assert made.dtype == dtype
-    logits = model(made[None], model.cache(16))
+    logits = model(made[None], model.cache(len(made)))
     assert logits.dtype == torch.float32
     away = distance(logits[0], arrays["c0_raw_logits_step0"])
     record_property(f"logit distance {dtype}", away)

@@ -101,12 +101,13 @@ def test_every_step_of_every_layer() -> None:
         steps[f"l{index}_out"] = layer
     seen = dict[str, Tensor]()
     hooks = [module.register_forward_hook(partial(keep, seen, name)) for name, module in steps.items()]
-    encoded("640x480_ms1")
+    case = golden.layered_picture()
+    encoded(case)
     for hook in hooks:
         hook.remove()
     recorded = {key: each for key, each in golden.stage("debug_layers").items() if key.startswith("vit_")}
     assert recorded
-    rows = torch.tensor(RECORD["640x480_ms1_rows"]).long()
+    rows = torch.tensor(RECORD[f"{case}_rows"]).long()
     for key, expected in recorded.items():
         close(seen[key.removeprefix("vit_")][rows], expected)
 

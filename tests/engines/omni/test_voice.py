@@ -14,6 +14,7 @@ import soundfile
 from realtime_venus.engines.base import EngineError
 from realtime_venus.engines.omni import voice as voice_module
 from realtime_venus.engines.omni.mel import log_mel
+from realtime_venus.engines.omni.token2wav.config import FlowConfig
 from realtime_venus.engines.omni.voice import VoiceError, VoicePrompt, enroll, enroll_file
 from realtime_venus.engines.omni.voice_assets import SPEAKER, TOKENIZER, digest
 
@@ -69,8 +70,9 @@ def test_any_rate_and_number_of_channels(rate: int, channels: int | None) -> Non
     prompt = enroll(wave, rate, assets())
     assert abs(len(prompt.wave16k) - 3.3 * 16_000) <= 1
     assert len(prompt.mel) == 2 * len(prompt.codes)
-    assert prompt.mel.shape[1] == 80
-    assert prompt.speaker.shape == (192,)
+    sizes = FlowConfig.load(assets())
+    assert prompt.mel.shape[1] == sizes.output_size
+    assert prompt.speaker.shape == (sizes.spk_embed_dim,)
     expected = np.sin(2 * np.pi * 220 * np.arange(16_000, 32_000) / 16_000) * 0.5
     np.testing.assert_allclose(prompt.wave16k[16_000:32_000], expected, atol=1e-3)
 

@@ -32,10 +32,6 @@ def talker_config() -> TalkerConfig:
     return section
 
 
-# two processes test at a time on what may be two cores, and tensors this small gain nothing from threads
-torch.set_num_threads(1)
-
-
 @cache
 def thinker(dtype: torch.dtype = torch.float32) -> Thinker:
     """Weights only: callers bring the cache."""

@@ -77,8 +77,10 @@ def test_odd_chunks_are_taken_as_published() -> None:
     ears = recorded_ears()
     position = int(recorded["start_sample"][0])
     thinker = 0
+    columns: list[str] = recorded["columns"].tolist()
+    names = ("samples_in", "success", "buffer_after", "llm_cache_len", "audio_chunk_idx")
     for row in recorded["rows"].tolist():
-        samples, success, carry, cache_len, units = row
+        samples, success, carry, cache_len, units = (row[columns.index(name)] for name in names)
         chunk = golden.microphone()[position : position + samples]
         position += samples
         assert ears.enough(len(chunk)) == bool(success)

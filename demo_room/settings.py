@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from ..engines.base import VenusError
 from ..plugin.network import is_loopback
 from ..plugin.rooms.webrtc.options import IceServer, WebRtcOptions
 
@@ -19,40 +19,38 @@ LEAST_KEY = 8
 class LiveKitAccess(BaseModel):
     """A LiveKit server in whose rooms the conversations take place, and the key pair that lets us in.
 
-    ``url``, ``key`` and ``secret`` belong together.  The secret stays in this process: it signs tokens.
+    ``url``, ``key`` and ``secret`` belong together, but each may come from somewhere else (the environment, the file,
+    the command line): :meth:`RoomSettings.checked` says what is missing.  The secret stays in this process: it signs
+    tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str
+    url: str = ""
     """Where the server is, for us and for the page: ``ws://`` or ``wss://``."""
-    key: SecretStr = Field(min_length=1)
-    secret: SecretStr = Field(min_length=1)
+    key: SecretStr = SecretStr("")
+    secret: SecretStr = SecretStr("")
     token_ttl_s: float = Field(default=120.0, ge=5, le=3600)
     """How long a token lets somebody in.  Who is in stays in; who was lost gets a new one from us."""
     join_deadline_s: float = Field(default=10.0, gt=0, le=60)
     """How long joining a room may take before the visitor is told that the server does not answer."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _together(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        values = cast(Mapping[str, Any], given)
-        missing = {"url", "key", "secret"} - set(values)
-        if missing:
-            names = " and ".join(f"VENUS_ROOM__LIVEKIT__{name.upper()}" for name in sorted(missing))
-            raise ValueError(f"a LiveKit server needs url, key and secret: set {names} too")
-        return values
-
     @field_validator("url")
     @classmethod
     def _reachable(cls, url: str) -> str:
+        if not url:
+            return url
         parts = urlsplit(url)
         wrong = parts.scheme not in ("ws", "wss") or not parts.hostname or "@" in parts.netloc
         if wrong or parts.query or parts.fragment or any(character in url for character in " ;,'\"\\"):
             raise ValueError("the address of a LiveKit server looks like ws://localhost:7880 or wss://example.org")
         return url.rstrip("/")
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Which of ``key``, ``secret`` and ``url`` are not given."""
+        given = {"key": self.key.get_secret_value(), "secret": self.secret.get_secret_value(), "url": self.url}
+        return tuple(name for name, value in given.items() if not value)
 
     @property
     def http_url(self) -> str:
@@ -64,6 +62,10 @@ class LiveKitAccess(BaseModel):
         """What a page must be allowed to connect to."""
         parts, http = urlsplit(self.url), urlsplit(self.http_url)
         return f"{parts.scheme}://{parts.netloc}", f"{http.scheme}://{http.netloc}"
+
+
+class IncompleteAccess(VenusError):
+    """A LiveKit server is asked for, but its address, key or secret is not known."""
 
 
 class RoomSettings(BaseModel):
@@ -87,7 +89,10 @@ class RoomSettings(BaseModel):
     """Conversations at the same time; the engine's own limit counts too."""
     grace_s: float = Field(default=20.0, ge=0, le=3600)
     """How long a session waits for a page that was lost."""
-    ice_servers: tuple[IceServer, ...] = ()
+    ice_servers: tuple[IceServer, ...] = Field(
+        default=(),
+        examples=[[{"urls": ["turn:turn.example.org:3478"], "username": "venus", "credential": "her password"}]],
+    )
     """STUN and TURN servers for visitors from elsewhere; none by default."""
     livekit: LiveKitAccess | None = None
     """Meet visitors in rooms of this LiveKit server; without it each page connects to this process itself."""
@@ -122,6 +127,20 @@ class RoomSettings(BaseModel):
             raise ValueError(
                 "the page is served by HTTPS, and browsers then refuse a LiveKit server at ws://: "
                 "give it a certificate and set VENUS_ROOM__LIVEKIT__URL to its wss:// address"
+            )
+        return self
+
+    def checked(self) -> Self:
+        """This, with all that is needed to reach the LiveKit server, if there is one.
+
+        Raises :class:`IncompleteAccess`, which names what is missing.
+        """
+        missing = () if self.livekit is None else self.livekit.missing
+        if missing:
+            variables = " and ".join(f"VENUS_ROOM__LIVEKIT__{name.upper()}" for name in missing)
+            options = " and ".join(f"--livekit-{name}" for name in missing)
+            raise IncompleteAccess(
+                f"a LiveKit server needs url, key and secret: set {variables} too, or give {options}"
             )
         return self
 

@@ -18,6 +18,7 @@ from types import UnionType
 from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -133,14 +134,23 @@ def _paths(models: Mapping[str, type[BaseModel]]) -> Iterator[tuple[str, ...]]:
 
 def _leaf(path: list[str], sections: Mapping[str, type[BaseModel]]) -> object | None:
     """The annotation of the setting at ``path``, or ``None`` when there is none."""
+    if len(path) == 1:
+        return sections.get(path[0])
+    info = _field(path, sections)
+    return None if info is None else info.annotation
+
+
+def _field(path: list[str], sections: Mapping[str, type[BaseModel]]) -> FieldInfo | None:
+    """The field at ``path``, or ``None`` when there is none, or a section."""
     annotation: object | None = sections.get(path[0])
+    info: FieldInfo | None = None
     for name in path[1:]:
         model = _nested(annotation)
         info = None if model is None else model.model_fields.get(name)
         if info is None:
             return None
         annotation = info.annotation
-    return annotation
+    return info
 
 
 def _variables() -> Iterator[tuple[str, list[str]]]:
@@ -221,6 +231,9 @@ def _not_json(sections: Mapping[str, type[BaseModel]]) -> str | None:
         try:
             json.loads(os.environ[variable])
         except ValueError:
+            info = _field(path, sections)
+            if info is not None and info.examples:
+                return f"{variable} must be JSON, for example '{json.dumps(info.examples[0])}'"
             return f"""{variable} must be JSON, for example '["one", "two"]' for a list"""
     return None
 

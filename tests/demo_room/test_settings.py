@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from realtime_venus.demo_room.settings import RoomSettings
+from realtime_venus.demo_room.commands import overridden
+from realtime_venus.demo_room.demo import transport
+from realtime_venus.demo_room.settings import IncompleteAccess, RoomSettings
+from realtime_venus.plugin.main import run
 from realtime_venus.plugin.settings import BadSetting, load_settings
 
 
@@ -70,10 +73,23 @@ def test_a_livekit_server_is_used_when_it_is_given_whole() -> None:
 
 
 @pytest.mark.parametrize("missing", ["url", "key", "secret"])
-def test_a_livekit_server_given_in_part_names_what_is_missing(missing: str) -> None:
+@pytest.mark.parametrize("how", ["absent", "empty"])
+def test_a_livekit_server_given_in_part_names_what_is_missing(missing: str, how: str) -> None:
     given = {name: value for name, value in ACCESS.items() if name != missing}
-    with pytest.raises(ValidationError, match=f"set VENUS_ROOM__LIVEKIT__{missing.upper()} too"):
-        RoomSettings.model_validate({"livekit": given})
+    if how == "empty":
+        given[missing] = ""
+    settings = RoomSettings.model_validate({"livekit": given})
+    told = f"set VENUS_ROOM__LIVEKIT__{missing.upper()} too, or give --livekit-{missing}$"
+    with pytest.raises(IncompleteAccess, match=told) as caught:
+        settings.checked()
+    assert SECRET not in str(caught.value)
+    with pytest.raises(IncompleteAccess):
+        transport(settings)
+
+
+def test_what_is_whole_is_checked_without_a_word() -> None:
+    for settings in (RoomSettings(), RoomSettings.model_validate({"livekit": ACCESS})):
+        assert settings.checked() == settings
 
 
 @pytest.mark.parametrize(
@@ -114,7 +130,35 @@ def test_it_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings({"room": RoomSettings}).section(RoomSettings)
     assert settings.livekit is not None
     assert (settings.livekit.url, settings.livekit.secret.get_secret_value()) == (ACCESS["url"], SECRET)
-    monkeypatch.delenv("VENUS_ROOM__LIVEKIT__KEY")
-    with pytest.raises(BadSetting, match="VENUS_ROOM__LIVEKIT__KEY") as caught:
+
+
+def test_a_secret_alone_in_the_environment_breaks_nothing_and_waits_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VENUS_ROOM__LIVEKIT__SECRET", SECRET)
+    for name in ("LIVEKIT_URL", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    assert run(["recordings", "list"]) == 0
+    assert run(["agent", "connect", "--room", "lobby"]) == 1
+    assert "To reach a LiveKit server, set the server's address (LIVEKIT_URL" in capsys.readouterr().err
+    given = {"url": ACCESS["url"], "key": "devkey", "secret": None}
+    whole = overridden(load_settings({"room": RoomSettings}).section(RoomSettings), given)
+    assert whole.livekit is not None
+    assert (whole.livekit.url, whole.livekit.secret.get_secret_value()) == (ACCESS["url"], SECRET)
+    assert run(["demo", "--no-open"]) == 1
+    shown = capsys.readouterr().err
+    assert "set VENUS_ROOM__LIVEKIT__KEY and VENUS_ROOM__LIVEKIT__URL too" in shown
+    assert SECRET not in shown
+
+
+def test_what_should_be_servers_and_is_not_is_told_how_they_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VENUS_ROOM__ICE_SERVERS", "stun:x")
+    with pytest.raises(
+        BadSetting, match=r"""^VENUS_ROOM__ICE_SERVERS must be JSON, for .*'\[{"urls": \["turn:"""
+    ) as told:
         load_settings({"room": RoomSettings})
-    assert SECRET not in str(caught.value)
+    example = str(told.value).partition("'")[2].rstrip("'")
+    monkeypatch.setenv("VENUS_ROOM__ICE_SERVERS", example)
+    (server,) = load_settings({"room": RoomSettings}).section(RoomSettings).ice_servers
+    assert server.urls == ("turn:turn.example.org:3478",)

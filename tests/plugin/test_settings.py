@@ -29,7 +29,7 @@ class Server(BaseModel):
     names: tuple[str, ...] = ()
     deep: Deep = Deep()
     other: Deep | None = None
-    many: tuple[Deep, ...] = ()
+    many: tuple[Deep, ...] = Field(default=(), examples=[[{"cap_ms": 300}]])
     table: dict[str, int] = {}
 
 
@@ -187,6 +187,13 @@ def test_what_should_be_json_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("VENUS_ROOM__PORT", "5")
     monkeypatch.setenv("VENUS_ROOM__NAMES", "one, two")
     assert refused().startswith("VENUS_ROOM__NAMES must be JSON, for example")
+
+
+def test_what_has_an_example_of_its_own_is_shown_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VENUS_ROOM__MANY", "300")
+    assert refused().startswith("VENUS_ROOM__MANY: Input should be a valid tuple")
+    monkeypatch.setenv("VENUS_ROOM__MANY", "cap_ms:300")
+    assert refused() == """VENUS_ROOM__MANY must be JSON, for example '[{"cap_ms": 300}]'"""
 
 
 def test_a_section_that_is_not_there_is_named() -> None:

@@ -23,6 +23,7 @@ from ..engines.machine import available_memory
 from ..engines.store import ModelsSettings, Store
 from ..engines.store import fetching as store_fetching
 from ..engines.store.errors import PullCancelled
+from ..plugin.redaction import Redacting
 from ..plugin.rooms.base import MediaRoom
 from ..plugin.rooms.livekit.options import LiveKitOptions
 from ..plugin.session import Session, SessionSettings
@@ -68,22 +69,28 @@ def demo(
     """Talk to Venus in the browser; fetches the voice models when they are missing."""
     sections = cast(Sections, context.obj or _Defaults())
     own = engine_settings(sections, engine, model, device, dtype)
+    catalog.check(own, sections.section(ModelsSettings))
     livekit = {"url": livekit_url, "key": livekit_key, "secret": livekit_secret}
     room = overridden(sections.section(RoomSettings), livekit, host=host, port=port)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(Redacting("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     asyncio.run(_demo(sections, room, engine, own, open_browser=open_browser))
 
 
 def overridden(
     settings: RoomSettings, livekit: Mapping[str, str | None] | None = None, /, **values: object
 ) -> RoomSettings:
-    """``settings`` with the options of the command line.  Raises :class:`VenusError`, which never holds a secret."""
+    """``settings`` with the options of the command line, checked as a whole.
+
+    Raises :class:`VenusError`, which never holds a secret.
+    """
     given = {name: value for name, value in values.items() if value is not None}
     access = {name: value for name, value in (livekit or {}).items() if value is not None}
     if access:
         given["livekit"] = {**dict(settings.livekit or {}), **access}
     try:
-        return RoomSettings.model_validate({**dict(settings), **given})
+        return RoomSettings.model_validate({**dict(settings), **given}).checked()
     except ValidationError as error:
         raise VenusError("; ".join(_complaints(error))) from None
 

@@ -34,25 +34,31 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set.  ``say`` gets lines for the terminal, ``ready`` the address once it can answer.
 
-    Raises ``PortInUse`` and ``MissingExtra`` before anything is loaded, and ``VenusError`` when the engine cannot be.
+    Raises ``PortInUse``, ``MissingExtra``, and ``RefusedCredentials`` of a LiveKit server before anything is loaded,
+    and ``VenusError`` when the engine cannot be.
     """
     key = None if settings.key is None else settings.key.get_secret_value()
-    conversations = Conversations(host, transport(settings, livekit), settings.max_sessions)
+    way = transport(settings, livekit)
+    conversations = Conversations(host, way, settings.max_sessions)
     door = Door(key, asyncio.get_running_loop().time)
     server = RoomServer(settings, host, conversations, door, recording)
     try:
         async with listening(server.app(), settings, _context(settings, cache_dir, say)) as address:
+            trouble = await way.check()
             host.start()
             say(f"The page is at {address}; Venus is waking up")
             if settings.livekit is not None:
                 say(f"Conversations take place in rooms of {settings.livekit.url}")
+            if trouble:
+                say(f"Warning: {trouble} Until that changes, no conversation can begin.")
             await _first(host.wait_loaded(), stop.wait())
             if host.state is HostState.FAILED:
                 raise VenusError(host.error)
             if not stop.is_set():
                 if host.state is not HostState.READY:
                     raise VenusError("loading was given up before the engine was there")
-                say(f"Venus is ready at {address}")
+                still = ", but the LiveKit server is not" if trouble and await way.check() else ""
+                say(f"Venus is ready at {address}{still}")
                 ready(address)
                 await stop.wait()
             say("Venus is going")
@@ -61,12 +67,16 @@ async def serve(
 
 
 def transport(settings: RoomSettings, livekit: LiveKitOptions | None = None) -> Transport:
-    """The way that the settings ask for; ``livekit`` are the options of LiveKit rooms.  Raises ``MissingExtra``."""
-    if settings.livekit is None:
+    """The way that the settings ask for; ``livekit`` are the options of LiveKit rooms.
+
+    Raises ``MissingExtra``, and what :meth:`RoomSettings.checked` raises.
+    """
+    access = settings.checked().livekit
+    if access is None:
         return WebRtcTransport(settings.webrtc())
     from .livekit import LiveKitTransport  # its packages come with an extra
 
-    return LiveKitTransport(settings.livekit, settings.grace_s, livekit)
+    return LiveKitTransport(access, settings.grace_s, livekit)
 
 
 def _context(settings: RoomSettings, cache_dir: Path, say: Say) -> ssl.SSLContext | None:

@@ -12,6 +12,7 @@ import aiohttp
 
 from ..engines.base import MissingExtra
 from ..plugin.rooms.livekit import JoinRefused, LiveKitOptions, LiveKitRoom, sdk
+from ..plugin.rooms.livekit.server import NoAnswer, check_server
 from ..plugin.rooms.livekit.tokens import admission
 from ..plugin.rooms.livekit.wire import EVENTS
 from .settings import LiveKitAccess
@@ -28,6 +29,8 @@ _SAID = {
     "livekit_down": "the LiveKit server does not answer",
     "livekit_refused": "the LiveKit server does not let this server in",
 }
+_VARIABLES = ("VENUS_ROOM__LIVEKIT__URL", "VENUS_ROOM__LIVEKIT__KEY", "VENUS_ROOM__LIVEKIT__SECRET")
+_CHECK_S = 3.0
 _JOIN_S = 30.0
 """How long a room waits for its page."""
 _FAREWELL_S = 1.0
@@ -99,6 +102,15 @@ class LiveKitTransport:
         self._grace_s = grace_s
         self._options = options or LiveKitOptions()
         self._deleting: set[asyncio.Task[None]] = set()
+
+    async def check(self) -> str:
+        """See :meth:`Transport.check`.  Raises ``RefusedCredentials``."""
+        key, secret = self._access.key.get_secret_value(), self._access.secret.get_secret_value()
+        try:
+            await check_server(self._access.url, key, secret, _VARIABLES, _CHECK_S)
+        except NoAnswer as error:
+            return str(error)
+        return ""
 
     async def open(self) -> Opened:
         name, visitor = f"venus-{secrets.token_urlsafe(24)}", f"visitor-{secrets.token_urlsafe(12)}"

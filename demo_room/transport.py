@@ -65,6 +65,13 @@ class Transport(Protocol):
         """Where a page must be allowed to connect to, besides its own server."""
         ...
 
+    async def check(self) -> str:
+        """Why no room can be made at present, in words for whoever starts the server; nothing if one can.
+
+        Raises :class:`VenusError` when that will not change by waiting.
+        """
+        ...
+
     async def open(self) -> Opened:
         """Make a room.  Raises :class:`NoConnection`."""
         ...
@@ -79,6 +86,9 @@ class WebRtcTransport:
     def __init__(self, options: WebRtcOptions) -> None:
         self._entrance = {"ice_servers": [server.model_dump(exclude_none=True) for server in options.ice_servers]}
         self._options = options
+
+    async def check(self) -> str:
+        return ""
 
     async def open(self) -> Opened:
         return Opened(WebRtcRoom(self._options), lambda: self._entrance)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from .base import Engine, EngineError
 from .cascade.settings import CascadeSettings
 from .omni_settings import OmniSettings
+from .store.checkpoints import checkpoint_folder
 from .store.settings import ModelsSettings
 
 SETTINGS: Final[dict[str, type[BaseModel]]] = {"cascade": CascadeSettings, "omni": OmniSettings}
@@ -22,6 +23,15 @@ def settings_of(name: str) -> type[BaseModel]:
     if name not in SETTINGS:
         raise EngineError(f"unknown engine {name!r}: known are {', '.join(NAMES)}")
     return SETTINGS[name]
+
+
+def check(settings: BaseModel, models: ModelsSettings) -> None:
+    """See whether there is a checkpoint for an engine that needs one; nothing is loaded, and nobody is asked.
+
+    Raises :class:`~.base.EngineError`, which says how to get one.
+    """
+    if isinstance(settings, OmniSettings):
+        checkpoint_folder(settings.model, models)
 
 
 def create(

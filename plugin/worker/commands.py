@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ...engines import daemons
 from ...engines.base import Engine, Language, SessionOptions, VenusError
-from .settings import WorkerSettings
+from .settings import API_KEY, API_SECRET, URL, WorkerSettings
 
 if TYPE_CHECKING:
     from .worker import Worker
@@ -92,6 +92,7 @@ def connect(
 ) -> None:
     """Join one room and talk there until it is empty; needs no dispatch."""
     from ..rooms.livekit.options import LiveKitOptions
+    from ..rooms.livekit.server import check_server
     from ..session.settings import SessionSettings
     from .logs import set_up
     from .signals import stop_on_signals
@@ -104,9 +105,13 @@ def connect(
     where = Visit(room, identity, SessionOptions(language=language, voice=voice))
     session, options = sections.section(SessionSettings), sections.section(LiveKitOptions)
 
+    make = engine_maker(sections, settings)
+
     async def talk() -> str:
         with stop_on_signals() as stop:
-            made = engine_maker(sections, settings)()
+            # Loading takes long, and the SDK tries a server that is not there for long: neither is begun in vain.
+            await check_server(settings.url, settings.key, settings.secret, (URL, API_KEY, API_SECRET))
+            made = make()
             try:
                 await made.load()
                 return await visit(where, made, settings, stop, session=session, room=options)
@@ -133,11 +138,12 @@ def overridden(settings: WorkerSettings, **values: object) -> WorkerSettings:
 
 
 def engine_maker(sections: Sections, settings: WorkerSettings) -> Callable[[], Engine]:
-    """How the worker gets its engine."""
+    """How the worker gets its engine.  Raises :class:`VenusError` when there is none of that name, or no checkpoint."""
     from ...engines import catalog
     from ...engines.store.settings import ModelsSettings
 
     own, models = sections.section(catalog.settings_of(settings.engine)), sections.section(ModelsSettings)
+    catalog.check(own, models)
     return lambda: catalog.create(settings.engine, own, models)
 
 

@@ -11,31 +11,26 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-import aiohttp
 from aiohttp import web
 
 from ...engines.base import Engine, VenusError
 from ..rooms.livekit.options import LiveKitOptions
+from ..rooms.livekit.server import NoAnswer, check_server
 from ..session.settings import SessionSettings
-from .adapter import Hooks, JobContext, JobRequest, Options, SlotServer, api
+from .adapter import Hooks, JobContext, JobRequest, Options, SlotServer
 from .calls import Calls, Equipment
 from .door import VISITS, Door
 from .endpoint import Condition, Endpoint
 from .metrics import CONTENT_TYPE, WorkerMetrics
 from .reception import Reception
-from .settings import WorkerSettings
+from .settings import API_KEY, API_SECRET, URL, WorkerSettings
 from .slots import Occupancy, Slots
 
 _log = logging.getLogger(__name__)
 
-_CHECK_S = 5.0
 _RECONCILE_S = 5.0
 _CLOSE_S = 30.0
 """How long the library may take to end its threads; its own limits are shorter."""
-
-
-class RefusedCredentials(VenusError):
-    """The LiveKit server does not know the key, or the secret is not the key's."""
 
 
 class Unreachable(VenusError):
@@ -79,7 +74,7 @@ class Worker:
     async def run(self, stop: asyncio.Event, *, drain: bool = True) -> None:
         """Take jobs until ``stop``; then let the calls finish (``drain``) or end them, and free everything.
 
-        Raises :class:`~.endpoint.EndpointTaken`, :class:`RefusedCredentials`, :class:`Unreachable`, and what loading
+        Raises :class:`~.endpoint.EndpointTaken`, ``RefusedCredentials``, :class:`Unreachable`, and what loading
         the engine raises.
         """
         self._loop = asyncio.get_running_loop()
@@ -244,14 +239,6 @@ class Worker:
         """Say at once what the library would try again and again.  An unreachable server may still come up."""
         settings = self._settings
         try:
-            async with asyncio.timeout(_CHECK_S), api.LiveKitAPI(settings.url, settings.key, settings.secret) as client:
-                await client.room.list_rooms(api.ListRoomsRequest(names=["-"]))
-        except api.TwirpError as error:
-            if error.status in (401, 403):
-                raise RefusedCredentials(
-                    f"The LiveKit server at {settings.url} refuses the API key or its secret: check LIVEKIT_API_KEY "
-                    "and LIVEKIT_API_SECRET."
-                ) from error
-            _log.warning("the LiveKit server answers with an error", extra={"code": error.code})
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.warning("the LiveKit server cannot be reached yet", extra={"error": type(error).__name__})
+            await check_server(settings.url, settings.key, settings.secret, (URL, API_KEY, API_SECRET))
+        except NoAnswer as error:
+            _log.warning("the LiveKit server cannot be reached yet", extra={"error": str(error)})

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pydantic import SecretStr
 from realtime_venus.demo_room.commands import app, overridden
 from realtime_venus.demo_room.settings import RoomSettings
 from realtime_venus.engines.base import VenusError
+from realtime_venus.plugin.main import LazySettings
 from typer.testing import CliRunner
 
 
@@ -40,6 +43,24 @@ def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
     result = CliRunner().invoke(app, ["--engine", "warp", "--no-open", "--port", "0"])
     assert isinstance(result.exception, VenusError)
     assert "cascade" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--engine", "warp"], "known are cascade, omni"),
+        (["--engine", "omni"], "venus models pull omni"),
+        (["--engine", "omni", "--model", "nowhere"], "nowhere is no checkpoint: it has no config.json"),
+    ],
+)
+def test_engine_and_checkpoint_are_looked_for_before_port_and_address(
+    options: list[str], told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VENUS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
+    result = CliRunner().invoke(app, [*options, "--no-open", "--port", "99999"], obj=LazySettings())
+    assert isinstance(result.exception, VenusError)
+    assert told in str(result.exception)
 
 
 def test_options_of_an_engine_are_checked_before_the_page_is_served() -> None:

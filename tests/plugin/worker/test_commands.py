@@ -5,14 +5,16 @@ from typing import Any, TypeVar, cast
 
 import pytest
 from pydantic import BaseModel
-from realtime_venus.engines import daemons
+from realtime_venus.engines import catalog, daemons
 from realtime_venus.engines.base import EngineError, VenusError
 from realtime_venus.plugin.main import run
-from realtime_venus.plugin.worker import commands, signals
+from realtime_venus.plugin.rooms.livekit.server import NoAnswer
+from realtime_venus.plugin.worker import commands, logs, signals
 from realtime_venus.plugin.worker.commands import agent, app, engine_maker, overridden
 from realtime_venus.plugin.worker.settings import MissingCredentials, WorkerSettings
 from typer.testing import CliRunner
 
+from ...kit.livekit_server import free_ports
 from ...kit.repository import project
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,6 +51,21 @@ def test_help_of_a_command_asks_for_nothing(capsys: pytest.CaptureFixture[str]) 
 def test_without_credentials_each_says_what_to_set(arguments: list[str]) -> None:
     with pytest.raises(MissingCredentials, match=r"LIVEKIT_URL.*LIVEKIT_API_KEY.*LIVEKIT_API_SECRET"):
         CliRunner().invoke(app, ["agent", *arguments], obj=Given(), catch_exceptions=False)
+
+
+def test_a_server_that_is_not_there_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def noted(*given: object) -> None:
+        made.append(given)
+
+    monkeypatch.setattr(catalog, "create", noted)
+    monkeypatch.setattr(logs, "set_up", noted)
+    url = f"ws://127.0.0.1:{free_ports(1)[0]}"
+    given = Given(url=url, api_key="devkey", api_secret="a-secret-that-is-32-letters-long")
+    with pytest.raises(NoAnswer, match=rf"^No LiveKit server answers at {url} .*check LIVEKIT_URL\.$"):
+        CliRunner().invoke(app, ["agent", "connect", "--room", "lobby"], obj=given, catch_exceptions=False)
+    assert made == [("info", "text")], "nothing but how to log"
 
 
 def test_the_command_line_goes_before_the_settings() -> None:

@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 from realtime_venus.engines.base import MediaUnit, NotEnoughMemory
 from realtime_venus.plugin.rooms.livekit import LiveKitOptions
+from realtime_venus.plugin.rooms.livekit.server import RefusedCredentials
 from realtime_venus.plugin.worker.endpoint import EndpointTaken
 from realtime_venus.plugin.worker.settings import MissingCredentials, WorkerSettings
-from realtime_venus.plugin.worker.worker import RefusedCredentials, Unreachable, Worker
+from realtime_venus.plugin.worker.worker import Unreachable, Worker
 
 from ...kit.fake_engine import FakeEngine, FakeSession
 from ...kit.livekit_guest import agent_of, alone, environment_kept, guest, hears_agent

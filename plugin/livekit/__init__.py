@@ -14,6 +14,7 @@ check_version()
 
 from ...engines.base import Changes, Language  # noqa: E402 - the guard on the release comes first
 from .agent_options import append_text, room_options, session_options  # noqa: E402
+from .agent_server import agent_server  # noqa: E402
 from .attach import Attachment, attach  # noqa: E402
 from .model import DuplexModel  # noqa: E402
 from .options import DuplexOptions  # noqa: E402
@@ -40,6 +41,7 @@ __all__ = [
     "UnsupportedLiveKit",
     "VenusPlugin",
     "__version__",
+    "agent_server",
     "append_text",
     "attach",
     "room_options",

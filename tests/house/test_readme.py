@@ -17,21 +17,13 @@ from realtime_venus.plugin.settings import load_sections
 from ..kit.kits import KIT_HZ, stem
 from ..kit.livekit_participant import participant
 from ..kit.livekit_server import LiveKitServer
+from ..kit.readme import READMES, code_of
 from ..kit.repository import ROOT, files
 
 DOCUMENTS = tuple(path for path in files() if path.suffix == ".md" and path.parts[0] != "tests")
-READMES = (Path("README.md"), Path("README.zh.md"))
-CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 VARIABLE = re.compile(r"\bVENUS_([A-Z0-9_]+)\b")
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)|<img[^>]* src=\"(?!https?://)([^\"]+)\"")
-
-
-def code_of(readme: Path) -> tuple[str, str, str]:
-    """The blocks of Python in a README: with a file, in a LiveKit room, in an ``AgentSession``."""
-    blocks: list[str] = CODE.findall((ROOT / readme).read_text(encoding="utf-8"))
-    file, room, agent = blocks
-    return file, room, agent
 
 
 def commands_of(text: str) -> list[str]:
@@ -61,6 +53,7 @@ async def test_the_code_for_a_livekit_room_runs(livekit_server: LiveKitServer) -
 
 
 def test_the_code_for_an_agent_session_is_an_agent() -> None:
+    """What it says to a caller: ``tests/e2e/test_readme_agent.py``."""
     names: dict[str, Any] = {"__name__": "readme"}
     exec(compile(code_of(READMES[0])[2], "README.md", "exec"), names)
     assert names["answer"].__name__ == "answer"

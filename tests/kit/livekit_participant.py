@@ -239,7 +239,9 @@ class Participant:
         self.spawn(read())
 
     def _subscribed(self, track: rtc.Track, _: object, participant: rtc.RemoteParticipant) -> None:
-        if isinstance(track, rtc.RemoteAudioTrack) and not self._leaving and participant.identity.startswith("venus"):
+        agent = participant.kind == rtc.ParticipantKind.PARTICIPANT_KIND_AGENT
+        ours = agent or participant.identity.startswith("venus")
+        if isinstance(track, rtc.RemoteAudioTrack) and not self._leaving and ours:
             self.spawn(self._listen(track))
 
     async def _listen(self, track: rtc.RemoteAudioTrack) -> None:

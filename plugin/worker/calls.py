@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...engines.base import Engine, EngineFull, SessionOptions
+from ..redaction import redacted
 from ..rooms.livekit import sdk
 from ..rooms.livekit.options import LiveKitOptions
 from ..rooms.livekit.room import LiveKitRoom
@@ -134,7 +135,7 @@ class Calls:
         try:
             await sdk.joined(context.room, connecting, self._equipment.room.connect_s)
         except (rtc.ConnectError, TimeoutError) as error:
-            said = sdk.redacted(error.message) if isinstance(error, rtc.ConnectError) else "timeout"
+            said = redacted(error.message) if isinstance(error, rtc.ConnectError) else "timeout"
             _log.warning("a room could not be joined", extra={"job_id": context.job.id, "error": said})
             return "not_connected"
         if options is None:

@@ -1,4 +1,4 @@
-"""Lines for people, or JSON for a log store.  What users said (the key ``private``) is in neither."""
+"""Lines for people, or JSON for a log store.  What users said (the key ``private``) is in neither, nor are tokens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
+
+from ..redaction import redacted
 
 _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 _LEFT_OUT = frozenset(("private", "job", "job_request", "ws_data"))
@@ -27,7 +29,7 @@ class Lines(logging.Formatter):
         moment = time.strftime("%H:%M:%S", time.localtime(record.created))
         said = "".join(f" {name}={value!r}" for name, value in extras(record).items())
         line = f"{moment} {record.levelname:<7} {record.name}: {record.getMessage()}{said}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return redacted(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLines(logging.Formatter):
@@ -43,7 +45,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             content["exception"] = self.formatException(record.exc_info)
-        return json.dumps(content, ensure_ascii=False, default=repr)
+        return redacted(json.dumps(content, ensure_ascii=False, default=repr))
 
 
 def set_up(level: str, style: Literal["text", "json"]) -> None:

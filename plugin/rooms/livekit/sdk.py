@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from ....engines.base import INPUT_HZ, OUTPUT_HZ, FloatPcm, Int16Pcm, MissingExtra, RgbImage, VenusError
+from ...redaction import redacted
 
 try:
     from livekit import rtc
@@ -22,7 +22,6 @@ except ImportError as error:
 
 _FRAMES = 500
 """Received frames (20 ms) that may wait for us inside the SDK: 10 s.  Beyond this it drops the oldest."""
-_TOKEN = re.compile(r"eyJ[\w.-]+")
 
 
 class JoinRefused(VenusError):
@@ -127,11 +126,6 @@ async def _undo(room: rtc.Room, joining: asyncio.Task[None]) -> None:
     if not joining.cancelled():
         joining.exception()  # nobody else looks at it
     await room.disconnect()  # at once, if it is not connected
-
-
-def redacted(message: str) -> str:
-    """What the SDK says, without the token that it likes to quote."""
-    return _TOKEN.sub("(the token)", message)
 
 
 def _refused(url: str, message: str) -> JoinRefused:

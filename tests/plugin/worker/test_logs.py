@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+from livekit import api
 from realtime_venus.plugin.worker.logs import JsonLines, Lines
 
 
@@ -37,3 +38,13 @@ def test_an_exception_is_told_whole(style: logging.Formatter) -> None:
     one = record("it failed")
     one.exc_info = (ValueError, error, None)
     assert "ValueError: out of order" in style.format(one)
+
+
+@pytest.mark.parametrize("style", [Lines(), JsonLines()])
+def test_a_token_is_in_no_line(style: logging.Formatter) -> None:
+    token = api.AccessToken("key", "a-secret-of-32-letters-for-tests!").with_identity("venus").to_jwt()
+    one = record(f"signal failed: wss://x/rtc?access_token={token}&v=1", url=f"wss://x?access_token={token}")
+    one.exc_info = (ValueError, ValueError(token), None)
+    line = style.format(one)
+    assert line.count("(the token)") == 3
+    assert not any(part in line for part in token.split("."))

@@ -26,7 +26,9 @@ class Lull:
     def add(self, chunk: AudioChunk, *, urgent: bool) -> list[AudioChunk]:
         """Take the next chunk and give what is to be looked at now, in order."""
         end = chunk.position + len(chunk.samples)
-        if chunk.position != self._end:
+        if chunk.position != self._end or not len(chunk.samples):
+            # An empty chunk fills no gap before it: the next one still does, and goes on at once for it.
+            end = end if len(chunk.samples) else self._end
             self._end = max(self._end, end)
             return [*self.release(), chunk]
         self._held.append(chunk)

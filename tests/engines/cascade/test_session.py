@@ -28,7 +28,7 @@ from realtime_venus.engines.base import (
 from realtime_venus.engines.cascade.clauses import ClauseOptions
 from realtime_venus.engines.cascade.conductor import Conductor
 from realtime_venus.engines.cascade.dialogue import Dialogue
-from realtime_venus.engines.cascade.ear import Ear
+from realtime_venus.engines.cascade.ear import PATIENCE_MS, Ear
 from realtime_venus.engines.cascade.reply import Reply
 from realtime_venus.engines.cascade.session import INBOX, UNREAD, CascadeSession
 from realtime_venus.engines.cascade.settings import CascadeSettings
@@ -108,6 +108,10 @@ class Opened:
         """What comes until the stream ends by itself."""
         async with asyncio.timeout(DEADLINE_S):
             return [_untimed(event) async for event in self.events]
+
+
+CALM_UNITS = PATIENCE_MS // 100
+"""Silent units after which the voice detector has been asked."""
 
 
 def unit(index: int, samples: int = 1600) -> MediaUnit:
@@ -293,7 +297,8 @@ def test_it_can_be_closed_from_another_loop() -> None:
 async def test_a_conductor_that_breaks_ends_the_session_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     opened = Opened(detector=Faulty())
     with caplog.at_level(logging.ERROR):
-        opened.session.push(unit(0))
+        for index in range(CALM_UNITS):
+            opened.session.push(unit(index))
         events = await opened.rest()
     assert [(event.code, event.fatal) for event in events if isinstance(event, Trouble)] == [("engine.broken", True)]
     assert "broke" in caplog.text
@@ -304,11 +309,13 @@ async def test_a_conductor_that_breaks_ends_the_session_with_a_word(caplog: pyte
 async def test_an_engine_that_takes_nothing_more_ends_the_session_with_a_word() -> None:
     gate = Gate()
     opened = Opened(detector=Stuck(gate))
-    opened.session.push(unit(0))
-    await asyncio.to_thread(gate.reached)
-    for index in range(1, INBOX + 2):
+    for index in range(CALM_UNITS):
         opened.session.push(unit(index))
-    (trouble,) = await opened.rest()
+    await asyncio.to_thread(gate.reached)
+    for index in range(CALM_UNITS, CALM_UNITS + INBOX + 1):
+        opened.session.push(unit(index))
+    *taken, trouble = await opened.rest()
+    assert len(taken) == CALM_UNITS - 1
     assert isinstance(trouble, Trouble)
     assert (trouble.code, trouble.fatal) == ("engine.stalled", True)
     gate.open()

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 GRACE_S = 2.0
-THREAD_GRACE_S = 20.0
-"""A prefill that a close with a deadline left to itself on a busy machine ends within it."""
 """How long what is already ending may take to end.  Counted on the loop's own clock for tasks."""
+THREAD_GRACE_S = 20.0
+"""The same for threads: on a busy machine a prefill that a close left to itself ends within it."""
 
 LIBRARY_THREADS = ("asyncio_",)
 """Prefixes of the names of pool threads that libraries keep for the life of the process."""

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from . import catalog
-from .base import EngineError
+from .base import EngineError, VenusError
 from .cascade.model_size import needed_files
 from .cascade.settings import CascadeSettings
 from .doctor import EngineVerdict, Report, diagnose, gather
@@ -129,8 +129,11 @@ def _pull_weights(variant: str, settings: ModelsSettings, *, yes: bool) -> None:
 def list_files(context: typer.Context) -> None:
     """Say which model files there are, whether they are here, and under which licence."""
     table = Table("file", "size", "state", "licence", "for", box=None, pad_edge=False)
-    table.columns[0].overflow = "fold"
-    for one in _store(context).status():
+    files = tuple(_store(context).status())
+    # A name is there to be copied into `venus models pull`: what is too narrow for the rest breaks the rest.
+    table.columns[0].no_wrap = True
+    table.columns[0].min_width = max((len(one.name) for one in files), default=0)
+    for one in files:
         state = "optional" if one.optional and one.state == "missing" else one.state
         size = "" if one.size is None else mega(one.size)
         table.add_row(one.name, size, f"[{_COLOURS[state]}]{state}[/]", one.licence, one.use)
@@ -163,14 +166,21 @@ def doctor(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole report as JSON.")] = False,
 ) -> None:
-    """Say what is installed, which engine can run, and why not; exit code 1 when none can."""
-    language_model, omni = _section(context, CascadeSettings).model, _section(context, OmniSettings)
-    report = diagnose(gather(_store(context), language_model, omni))
+    """Say what is installed, which engine can run, and why not; exit code 1 when none can, or settings are wrong."""
+    problem: str | None = None
+    models, cascade, omni = ModelsSettings(), CascadeSettings(), OmniSettings()
+    try:
+        models, cascade = _section(context, ModelsSettings), _section(context, CascadeSettings)
+        omni = _section(context, OmniSettings)
+    except VenusError as error:
+        problem = str(error)
+    facts = gather(Store(models), cascade.model, omni)
+    report = diagnose(facts.model_copy(update={"settings": problem}))
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     else:
         _show(report, Console())
-    if not report.can_run:
+    if not report.can_run or problem is not None:
         raise typer.Exit(1)
 
 

@@ -94,6 +94,8 @@ class Facts(_Frozen):
     model: Literal["auto", "1.5b", "0.5b"] = "auto"
     """The language model that the settings ask for."""
     omni: OmniFact | None = None
+    settings: str | None = None
+    """Why the settings cannot be read; all that depends on them is then said of the defaults."""
 
     def package(self, name: str) -> PackageFact | None:
         return next((one for one in self.packages if one.name == name), None)
@@ -194,7 +196,7 @@ def _version(name: str) -> str | None:
 class Check(_Frozen):
     """One thing that was looked at.  ``remedy`` says what to do about it."""
 
-    kind: Literal["machine", "packages", "model"]
+    kind: Literal["settings", "machine", "packages", "model"]
     subject: str
     grade: Grade
     detail: str
@@ -241,9 +243,15 @@ class Report(_Frozen):
 def diagnose(facts: Facts) -> Report:
     """Judge the facts."""
     return Report(
-        checks=(*_machine(facts), *_extras(facts), *_models(facts)),
+        checks=(*_settings(facts), *_machine(facts), *_extras(facts), *_models(facts)),
         engines=(_cascade(facts), _omni(facts)),
     )
+
+
+def _settings(facts: Facts) -> Iterable[Check]:
+    if facts.settings is not None:
+        remedy = "mend it: no command that reads settings starts before; all below is said of the defaults"
+        yield Check(kind="settings", subject="settings", grade="problem", detail=facts.settings, remedy=remedy)
 
 
 def _machine(facts: Facts) -> Iterable[Check]:
@@ -318,15 +326,19 @@ def _extras(facts: Facts) -> Iterable[Check]:
             *other,
         ]
         subject = f"extra {extra}" if extra else "core packages"
-        target = f"{DISTRIBUTION}[{extra}]" if extra else DISTRIBUTION
         grade: Grade = "problem" if missing and not extra else "warning" if notes and extra in ("", "local") else "ok"
         yield Check(
             kind="packages",
             subject=subject,
             grade=grade,
             detail="; ".join(notes) or f"{there} packages, all there",
-            remedy=f"pip install '{target}'" if missing or other else None,
+            remedy=_install(extra) if missing or other else None,
         )
+
+
+def _install(extra: str) -> str:
+    """In a clone, as the README does it: the distribution is on no index."""
+    return f"pip install '.[{extra}]'" if extra else "pip install ."
 
 
 def _models(facts: Facts) -> Iterable[Check]:
@@ -391,7 +403,7 @@ def _omni(facts: Facts) -> EngineVerdict:
 def _omni_packages(facts: Facts) -> Piece:
     wanted = [one for one in facts.packages if one.extra == "omni"]
     missing = [one.name for one in wanted if one.version is None]
-    remedy = f"pip install '{DISTRIBUTION}[omni]'"
+    remedy = _install("omni")
     if missing or not wanted:
         why = f"{', '.join(missing) or 'torch'} not installed"
         return Piece(name="packages", in_use=None, why=why, remedy=remedy)
@@ -433,7 +445,7 @@ def _piece(facts: Facts, name: str, what: str, packages: tuple[str, ...], models
                 version = f"{facts.python[0]}.{facts.python[1]}"
                 why, remedy = f"{needed} does not allow Python {version}", "use Python 3.11 or 3.12"
             else:
-                why, remedy = f"{needed} is not installed", f"pip install '{DISTRIBUTION}[local]'"
+                why, remedy = f"{needed} is not installed", _install("local")
             break
     else:
         absent = next((model for model in models if not facts.ready(model)), None)

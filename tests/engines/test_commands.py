@@ -49,6 +49,17 @@ def test_list_names_every_file_with_its_state(capsys: pytest.CaptureFixture[str]
     assert any("smart-turn" in line and "ready" in line for line in shown.splitlines())
 
 
+def test_names_are_whole_in_a_narrow_window(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["models", "list"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    for entry in Store().manifest.entries:
+        assert any(line.split()[:1] == [entry.name] for line in shown), entry.name
+    assert max(map(len, shown)) <= 80
+
+
 def test_verify_of_what_is_there_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["models", "verify", "smart-turn-v3.2-cpu.onnx", "kokoro-vocab.json"]) == 0
     assert capsys.readouterr().out.splitlines() == ["ready    smart-turn-v3.2-cpu.onnx", "ready    kokoro-vocab.json"]
@@ -106,6 +117,23 @@ def test_doctor_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads(capsys.readouterr().out)
     assert report["can_run"] is False
     assert any("whisper-base is not there" in reason for reason in report["engines"][0]["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("[room\n", "venus.toml is no TOML"), ("[room]\nprot = 1\n", "did you mean room.port?")]
+)
+def test_doctor_says_what_is_wrong_with_the_settings_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    (tmp_path / "venus.toml").write_text(text)
+    assert run(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert told in shown
+    assert "engine cascade" in shown
+    assert run(["doctor", "--json"]) == 1
+    first = json.loads(capsys.readouterr().out)["checks"][0]
+    assert (first["kind"], first["grade"]) == ("settings", "problem")
+    assert told in first["detail"]
 
 
 @pytest.mark.models

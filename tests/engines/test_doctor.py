@@ -209,11 +209,19 @@ def test_packages_missing_pinned_otherwise_or_of_an_extra_that_nobody_asked_for(
     ]
     report = diagnose(machine(packages=pinned))
     assert check(report, "core packages").grade == "problem"
-    assert check(report, "core packages").remedy == "pip install 'realtime-venus'"
+    assert check(report, "core packages").remedy == "pip install ."
     assert check(report, "extra local").detail == "hibari-tts 0.2.0 instead of 0.2.1"
     assert check(report, "extra local").grade == "warning"
+    assert check(report, "extra local").remedy == "pip install '.[local]'"
     assert check(report, "extra omni").grade == "ok"
     assert check(report, "extra omni").detail == "missing: torch"
+
+
+def test_settings_that_cannot_be_read_are_a_finding_among_others() -> None:
+    wrong = diagnose(machine(settings="venus.toml is no TOML"))
+    assert wrong.can_run
+    assert (check(wrong, "settings").grade, check(wrong, "settings").detail) == ("problem", "venus.toml is no TOML")
+    assert not [one for one in diagnose(machine()).checks if one.kind == "settings"]
 
 
 def test_a_file_that_was_not_checked_may_be_used_and_is_mentioned() -> None:
@@ -294,4 +302,4 @@ def test_why_the_omni_engine_cannot_run(fact: OmniFact | None, told: str) -> Non
 def test_without_its_packages_it_says_what_to_install() -> None:
     verdict = omni(OmniFact(folder=Path("/x")), packages=False)
     assert not verdict.can_run
-    assert "pip install 'realtime-venus[omni]'" in verdict.reasons[0]
+    assert "pip install '.[omni]'" in verdict.reasons[0]

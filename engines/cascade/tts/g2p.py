@@ -135,5 +135,5 @@ def _unavailable() -> EngineError:
     version = ".".join(map(str, sys.version_info[:2]))
     return EngineError(
         f"Chinese speech needs the package misaki[zh] 0.9.4, which has no release for every Python "
-        f"(this is {version}; 3.11 and 3.12 have it): pip install 'realtime-venus[local]' there"
+        f"(this is {version}; 3.11 and 3.12 have it): pip install '.[local]' there"
     )

@@ -70,11 +70,21 @@ def converse(
     voice: Annotated[str | None, typer.Option("--voice", help="Name of the agent's voice.")] = None,
 ) -> None:
     """Feed a recording through the whole runtime; write agent.wav, timeline.jsonl and transcript.json."""
+    from .converse import check_folder
+
     given = _recording(audio, video)
+    try:
+        check_folder(out)
+    except OSError as error:
+        raise _unwritable(out, error) from error
     sections = cast("Sections", context.obj or _Defaults())
     own = engine_settings(sections, engine, model, device, dtype)
     options = SessionOptions(language=language, voice=voice, fast=fast)
     asyncio.run(_converse(sections, given, (engine, own), out, tail, options))
+
+
+def _unwritable(folder: Path, error: OSError) -> ConverseFailed:
+    return ConverseFailed(f"{folder} cannot be written: {error.strerror}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +150,7 @@ async def _converse(
     try:
         conversation.write(outcome, out)
     except OSError as error:
-        raise ConverseFailed(f"{out} cannot be written: {error.strerror}.") from error
+        raise _unwritable(out, error) from error
     problem = conversation.failure(outcome)
     if problem is not None:
         raise ConverseFailed(f"{problem} What happened until then is in {out}.")

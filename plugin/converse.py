@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +108,18 @@ async def converse(
     session = Session(room, engine, options, settings)
     await session.run()
     return Outcome(room.agent_audio, session.timeline, transcript(session.timeline.events))
+
+
+def check_folder(folder: Path) -> None:
+    """See whether :func:`write` could write there, and leave nothing behind.  Raises ``OSError``."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    with tempfile.TemporaryFile(dir=there):
+        pass
+    for file in (folder / name for name in FILES):
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
 
 
 def write(outcome: Outcome, folder: Path) -> None:

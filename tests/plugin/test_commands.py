@@ -69,6 +69,16 @@ def test_converse_says_what_is_wrong_with_a_file_before_any_model_loads(tmp_path
         venus(tmp_path, "converse", "--audio", str(tmp_path / "empty.wav"))
 
 
+def test_converse_says_that_it_cannot_write_before_any_model_loads(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(1600), 16_000)
+    (tmp_path / "file").touch()
+    (tmp_path / "taken" / "agent.wav").mkdir(parents=True)
+    for out, told in (("file", "Not a directory"), ("file/below", "Not a directory"), ("taken", "Is a directory")):
+        with pytest.raises(VenusError, match=f"{out} cannot be written: {told}"):
+            venus(tmp_path, "converse", "--audio", str(tmp_path / "a.wav"), "--out", str(tmp_path / out))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.wav", "file", "taken"]
+
+
 # -- the omni engine -----------------------------------------------------------------------------------------------
 
 

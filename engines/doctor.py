@@ -140,7 +140,7 @@ def _omni_fact(settings: OmniSettings, models: ModelsSettings) -> OmniFact | Non
     if folder is None:
         return None
     try:
-        from .omni import capacity
+        from .omni import capacity, memory
     except MissingExtra:
         return OmniFact(folder=folder)
     try:
@@ -148,7 +148,7 @@ def _omni_fact(settings: OmniSettings, models: ModelsSettings) -> OmniFact | Non
         need = capacity.read_need(checkpoint_folder(folder, models), settings, capacity.choose_dtype(settings, device))
     except EngineError as error:
         return OmniFact(folder=folder, problem=str(error))
-    available = capacity.free_memory(device)
+    available = memory.free_memory(device)
     return OmniFact(
         folder=folder,
         device=str(device),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .base import EngineError
 
@@ -13,6 +14,13 @@ Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 M = TypeVar("M", bound=BaseModel)
+
+_MARKS: Final = 16
+"""Positions of what is heard in a second, and of the marks around it."""
+_PICTURE: Final = 66
+"""Positions of a picture, or of a part of one, with its marks."""
+_PROMPT: Final = 256
+"""About the positions of a prompt with the longest reference voice."""
 
 
 class DecodingSettings(BaseModel):
@@ -42,7 +50,8 @@ class ContextSettings(BaseModel):
 
     policy: Literal["time", "basic", "context", "off"] = "time"
     """``time``: units older than ``window_s`` go.  ``basic``: beyond ``high`` positions the oldest go down to ``low``.
-    ``context``: beyond ``units`` the oldest go, their words stay.  ``off``: the session ends when the cache is full."""
+    ``context``: beyond ``units`` the oldest go, their words stay.  ``off``: the session ends when the cache is full.
+    What is kept and one more unit must fit into ``positions``."""
     window_s: int = Field(default=120, ge=5, le=3600)
     high: int = Field(default=8000, ge=128)
     low: int = Field(default=6000, ge=64)
@@ -84,21 +93,54 @@ class OmniSettings(BaseModel):
     overlap_units: int = Field(default=0, ge=0, le=20)
     """Units that the audio encoder hears again when its memory of 30 seconds is full; the published codes hear none."""
     seed: int = Field(default=0, ge=0)
-    """Of every random draw of a session."""
+    """Of every random draw: tokens and codes of a session, and, with ``venus``, the noise of the speech decoder, so
+    that the same input gives the same sound.  The other behaviours draw the noise afresh, as the published codes do."""
     close_timeout_s: float = Field(default=5.0, ge=0.1, le=60)
     """How long a session that is closed may still compute."""
     decoding: DecodingSettings = DecodingSettings()
     context: ContextSettings = ContextSettings()
 
+    @property
+    def unit_positions(self) -> int:
+        """Positions that a second takes at most: what is heard, a picture with its parts, and what is said."""
+        pictures = 1 if self.max_slices == 1 else 1 + self.max_slices
+        return _MARKS + pictures * _PICTURE + self.decoding.tokens_per_unit
+
+    @model_validator(mode="after")
+    def _fits(self) -> OmniSettings:
+        context, unit, name = self.context, self.unit_positions, "VENUS_OMNI__CONTEXT__"
+        if context.policy == "basic":
+            if context.low >= context.high:
+                raise ValueError(f"{name}LOW ({context.low}) must lie below {name}HIGH ({context.high})")
+            if context.high + unit > self.positions:
+                raise ValueError(
+                    f"{name}HIGH ({context.high}) and a second more ({unit}) do not fit into VENUS_OMNI__POSITIONS "
+                    f"({self.positions}): {name}HIGH may be {max(self.positions - unit, 0)} at most"
+                )
+        if context.policy == "context":
+            needed = _PROMPT + context.previous_tokens + (context.units + 1) * unit
+            if needed > self.positions:
+                raise ValueError(
+                    f"{name}UNITS ({context.units}) seconds of {unit} positions, the prompt and "
+                    f"{name}PREVIOUS_TOKENS ({context.previous_tokens}) need VENUS_OMNI__POSITIONS={needed}, and it is "
+                    f"{self.positions}: keep less, or have more positions"
+                )
+        return self
+
 
 def overridden(settings: M, **values: object) -> M:
     """``settings`` with the options of a command line; ``None`` leaves a value as it is.
 
-    Raises :class:`~..base.EngineError`.
+    Raises :class:`~.base.EngineError`.
     """
     given = {name: value for name, value in values.items() if value is not None}
     try:
         return type(settings).model_validate({**dict(settings), **given})
     except ValidationError as error:
-        told = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False))
-        raise EngineError("; ".join(told)) from None
+        raise EngineError("; ".join(_complaints(error))) from None
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    for one in error.errors(include_input=False):
+        where = "".join(f"{name}: " for name in [".".join(map(str, one["loc"]))] if name)
+        yield where + one["msg"].removeprefix("Value error, ")

@@ -68,7 +68,8 @@ class Rules:
     visible_padding: bool
     """Recordings encoded together see part of the padding of the shorter ones."""
     seeded_noise: bool
-    """The vocoder's noise is drawn from the session's seed, so that a session can be repeated."""
+    """The noise of the speech decoder follows from the seed, so that a session can be repeated; otherwise it is drawn
+    afresh (:mod:`~.noises`)."""
     frozen_conformer: bool
     """The first conformer stage of token2wav keeps the oldest context instead of the newest when it is trimmed."""
 

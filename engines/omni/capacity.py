@@ -5,92 +5,38 @@ Weights and caches are exact; the working memory is an estimate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
 import soundfile
 import torch
 
-from ..base import EngineError, NotEnoughMemory
-from ..machine import available_memory
 from ..omni_settings import OmniSettings
-from ..store.errors import mega
 from .checkpoint import Checkpoint
 from .config import AudioConfig, OmniConfig, TalkerConfig
+from .memory import Need, find_device
+from .model import TOKEN2WAV, of_checkpoint
+from .talker import POSITIONS
 from .token2wav.config import FRAMES_PER_CODE, MAX_CODES, TAIL_FRAMES, FlowConfig
 
-UNUSED: Final = ("tts.model.embed_tokens.",)
-"""Stored tensors that nothing reads."""
-TOKEN2WAV: Final = Path("assets", "token2wav")
 _FLOAT32: Final = 4
 _LONGEST_VOICE_S: Final = 15.0
 _MEL_HZ: Final = 50
-_TALKER_POSITIONS: Final = 2048
 _BRANCHES: Final = 2
 """The flow model runs with and without its condition."""
-_WORK_BYTES: Final = 256_000_000
-_WORK_SHARE: Final = 0.05
-"""Working memory: a fixed part, and a share of the weights."""
 
 
 class _Info(Protocol):
     duration: float
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Bytes: ``weights`` of the network, ``assets`` (the speech decoder, and the voice that sessions share), ``caches``
-    of one session by stage."""
-
-    weights: int
-    assets: int
-    caches: Mapping[str, int] = field(default_factory=dict[str, int])
-    sees: bool = False
-    """The checkpoint has a vision tower."""
-
-    @property
-    def session(self) -> int:
-        """All caches of one session."""
-        return sum(self.caches.values())
-
-    @property
-    def working(self) -> int:
-        """What is held while a unit is computed, and no longer (an estimate)."""
-        return _WORK_BYTES + int(_WORK_SHARE * self.weights)
-
-    def total(self, sessions: int) -> int:
-        """All of it, with that many sessions."""
-        return self.weights + self.assets + self.working + sessions * self.session
-
-    def sessions(self, available: int) -> int:
-        """How many sessions fit into ``available`` bytes; -1 when not even the network does."""
-        left = available - self.total(0)
-        return -1 if left < 0 else left // self.session
-
-    def check(self, available: int, sessions: int, where: str) -> None:
-        """Raise :class:`~..base.NotEnoughMemory` unless everything fits into ``available`` bytes of ``where``."""
-        if self.total(sessions) <= available:
-            return
-        fits = self.sessions(available)
-        remedy = (
-            f"VENUS_OMNI__MAX_SESSIONS={fits} fits"
-            if fits > 0
-            else "VENUS_OMNI__DTYPE=bfloat16 halves what float32 takes, fewer VENUS_OMNI__POSITIONS shrink the cache"
-        )
-        each = f"{mega(self.session)} for each of {sessions} sessions"
-        raise NotEnoughMemory(
-            f"the network needs {mega(self.weights + self.assets)} for its weights, {each} and about "
-            f"{mega(self.working)} to work with; {mega(available)} are free on {where}: close other programs; {remedy}"
-        )
-
-
 def read_need(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> Need:
-    """Look at the checkpoint in ``folder``.  Raises :class:`~.config.CheckpointError` where it is none or is cut."""
-    config, checkpoint = OmniConfig.load(folder), Checkpoint.open(folder)
-    used = (info for name, info in checkpoint.names.items() if not name.startswith(UNUSED))
-    weights = sum(info.count * (dtype if info.dtype.is_floating_point else info.dtype).itemsize for info in used)
+    """Look at the checkpoint in ``folder``, for conversations.
+
+    Raises :class:`~.config.CheckpointError` where it is none or is cut.
+    """
+    config = OmniConfig.load(folder)
+    network = of_checkpoint(config, Checkpoint.open(folder))
     assets = sum(path.stat().st_size for path in (folder / TOKEN2WAV).glob("*") if path.suffix in (".pt", ".onnx"))
     caches = {"thinker": _thinker(config, settings.positions, dtype)}
     if config.audio is not None:
@@ -101,7 +47,15 @@ def read_need(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> Need:
         if (folder / TOKEN2WAV).is_dir():
             caches["token2wav"] = _flow(folder, settings.flow_steps, voice)
             assets += caches["token2wav"]
-    return Need(weights, assets, caches, sees=config.init_vision and checkpoint.has("vpm."))
+    return Need(network.numel() * dtype.itemsize, assets, caches, sees=network.vision is not None)
+
+
+def read_need_of_question(folder: Path, positions: int, dtype: torch.dtype) -> Need:
+    """The same for one question of that many positions, its answer included: without the voice, and one cache."""
+    config = OmniConfig.load(folder)
+    network = of_checkpoint(config, Checkpoint.open(folder), speaks=False)
+    caches = {"thinker": _thinker(config, positions, dtype)}
+    return Need(network.numel() * dtype.itemsize, 0, caches, sees=network.vision is not None)
 
 
 def voice_files(folder: Path) -> tuple[Path, ...]:
@@ -110,24 +64,11 @@ def voice_files(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(found, key=lambda path: path.name != "HT_ref_audio.wav"))
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be used on a device."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free
-    return available_memory()
-
-
 def choose_device(settings: OmniSettings) -> torch.device:
     """The device that the settings ask for.  Raises :class:`~..base.EngineError` for CUDA where there is none."""
     if settings.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if settings.device == "cuda" and not torch.cuda.is_available():
-        raise EngineError(
-            "there is no CUDA device that torch can use: install the driver and a torch built for it, or say --device "
-            "cpu (VENUS_OMNI__DEVICE)"
-        )
-    return torch.device(settings.device)
+    return find_device(settings.device)
 
 
 def choose_dtype(settings: OmniSettings, device: torch.device) -> torch.dtype:
@@ -156,7 +97,7 @@ def _encoder(audio: AudioConfig, dtype: torch.dtype) -> int:
 
 def _talker(tts: TalkerConfig, dtype: torch.dtype) -> int:
     width = tts.hidden_size // tts.num_attention_heads * tts.num_key_value_heads
-    return 2 * tts.num_hidden_layers * width * _TALKER_POSITIONS * dtype.itemsize
+    return 2 * tts.num_hidden_layers * width * POSITIONS * dtype.itemsize
 
 
 def _flow(folder: Path, steps: int, voice: Path | None) -> int:

@@ -7,8 +7,8 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -25,20 +25,23 @@ from ..base import (
     SessionOptions,
     Unsupported,
 )
-from ..omni_settings import ContextSettings, OmniSettings
+from ..omni_settings import OmniSettings
 from ..protocol import escape
 from ..store.checkpoints import checkpoint_folder
 from ..store.settings import ModelsSettings
-from . import capacity
+from . import capacity, memory
 from .behaviour import Behaviour, Decoding
 from .config import CheckpointError
 from .context import Basic, Off, Policy, Previous, Recent
 from .duplex import UNIT_MS, Duplex
 from .duplex_settings import DuplexSettings
-from .model import OmniModel
+from .model import TOKEN2WAV, OmniModel
+from .noises import noise_of
 from .session import OmniSession, Ways
+from .token2wav.config import FlowConfig
 from .token2wav.stream import T2WState
 from .voice import VoicePrompt, enroll_file
+from .worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,11 @@ class _Loaded:
     """Recordings by name, the default one first."""
     made_by: str
     """Network and settings by a hash, which snapshots carry."""
+    # Only the engine's thread touches these.
+    free: list[Duplex] = field(default_factory=list[Duplex])
+    """Cores that no session has."""
+    known: dict[str, tuple[VoicePrompt, T2WState]] = field(default_factory=dict[str, tuple[VoicePrompt, T2WState]])
+    """Voices that were learnt."""
 
 
 class OmniEngine(Engine):
@@ -80,22 +88,36 @@ class OmniEngine(Engine):
         self.modalities: frozenset[Literal["audio", "video"]] = frozenset(("audio",))
         self.capabilities = Capabilities(type=True, overlap=True, snapshot=True)
         self.voices: Mapping[Language, tuple[str, ...]] = MappingProxyType({})
-        self._loaded: _Loaded | None = None
-        self._thread: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._loading: Future[_Loaded] | None = None
+        self._loaded: _Loaded | None = None
         self._sessions: set[OmniSession] = set()
-        # Only the engine's thread touches these.
-        self._free: list[Duplex] = []
-        self._known: dict[str, tuple[VoicePrompt, T2WState]] = {}
 
     # -- loading ----------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """See :meth:`~..base.Engine.load`.  Raises :class:`~.config.CheckpointError` for files that are not right."""
-        if self._loaded is not None:
-            return
-        thread = self._thread = self._thread or ThreadPoolExecutor(1, "venus-omni")
-        loaded = await asyncio.wrap_future(thread.submit(self._load))
+        """See :meth:`~..base.Engine.load`; whoever asks while it loads waits for the same.
+
+        Raises :class:`~.config.CheckpointError` for files that are not right.
+        """
+        with self._lock:
+            self._worker = self._worker or Worker("venus-omni")
+            self._loading = loading = self._loading or self._worker.call(self._load)
+        try:
+            loaded = await asyncio.shield(asyncio.wrap_future(loading))
+        except Exception:
+            with self._lock:
+                if self._loading is loading:
+                    self._loading = None  # it may be tried again
+            raise
+        self._describe(loaded)
+        with self._lock:
+            if self._loading is not loading:
+                raise EngineError("the engine was closed while it loaded")
+            self._loaded = loaded
+
+    def _describe(self, loaded: _Loaded) -> None:
         model, able = loaded.model, self._settings.facts_in_prompt
         self.voices = MappingProxyType({language: tuple(loaded.voices) for language in self.languages})
         self.modalities = frozenset(("audio",) if model.vision is None else ("audio", "video"))
@@ -108,17 +130,16 @@ class OmniEngine(Engine):
             snapshot=True,
             vision=model.vision is not None,
         )
-        self._loaded = loaded
 
     def _load(self) -> _Loaded:
         settings = self._settings
         with torch.inference_mode():
             folder, model = load_model(settings, self._models, self._progress, sessions=settings.max_sessions)
             if model.encoder is None or model.token2wav is None:
-                what = "ears (apm.*)" if model.encoder is None else f"voice ({capacity.TOKEN2WAV})"
+                what = "ears (apm.*)" if model.encoder is None else f"voice ({TOKEN2WAV})"
                 raise CheckpointError(f"{folder} has no {what}: it cannot hold a conversation; fetch all of its files")
             voices = self._voice_files(folder)
-            loaded = _Loaded(model, folder, voices, _made_by(folder, settings, model.dtype))
+            loaded = _Loaded(model, folder, voices, made_by(folder, settings, model.dtype))
             self._voice(loaded, next(iter(voices)))
         return loaded
 
@@ -136,18 +157,19 @@ class OmniEngine(Engine):
 
     def _voice(self, loaded: _Loaded, name: str) -> tuple[VoicePrompt, T2WState]:
         """A voice, learnt once for all sessions."""
-        if name not in self._known:
+        if name not in loaded.known:
             assert loaded.model.token2wav is not None
             cache = self._models.cache_dir / "voices"
-            prompt = enroll_file(loaded.voices[name], loaded.folder / capacity.TOKEN2WAV, cache)
-            self._known[name] = prompt, loaded.model.token2wav.base(prompt)
-        return self._known[name]
+            prompt = enroll_file(loaded.voices[name], loaded.folder / TOKEN2WAV, cache)
+            loaded.known[name] = prompt, loaded.model.token2wav.base(prompt)
+        return loaded.known[name]
 
     # -- sessions ---------------------------------------------------------------------------------------------------
 
     def open(self, options: SessionOptions) -> EngineSession:
-        loaded, thread = self._loaded, self._thread
-        if loaded is None or thread is None:
+        with self._lock:
+            loaded, worker = self._loaded, self._worker
+        if loaded is None or worker is None:
             raise EngineError("the engine is not loaded: await load() first")
         voice = options.voice or next(iter(loaded.voices))
         if voice not in loaded.voices:
@@ -157,27 +179,30 @@ class OmniEngine(Engine):
         prompt = self._prompt(options)
 
         def begin() -> Duplex:
-            duplex = self._free.pop() if self._free else Duplex(loaded.model, _duplex_settings(self._settings))
+            duplex = loaded.free.pop() if loaded.free else Duplex(loaded.model, _duplex_settings(self._settings))
             duplex.prepare(PREFIX.format(prompt=prompt), SUFFIX, *self._voice(loaded, voice))
             return duplex
 
         def closed(duplex: Duplex | None) -> None:
-            if duplex is not None and self._loaded is loaded:
-                with torch.inference_mode():
-                    duplex.reset()
-                self._free.append(duplex)
-            with self._lock:
-                self._sessions.discard(session)
-
-        def run(step: Callable[[], None]) -> None:
-            thread.submit(step)
+            try:
+                if duplex is not None and self._loaded is loaded:
+                    with torch.inference_mode():
+                        duplex.reset()
+                    loaded.free.append(duplex)
+            except Exception:  # noqa: BLE001 - the slot must come free whatever it was
+                _log.exception("the buffers of a session could not be taken back; the next one gets new ones")
+            finally:
+                with self._lock:
+                    self._sessions.discard(session)
 
         with self._lock:
+            if self._loaded is not loaded:
+                raise EngineError("the engine was closed")
             if len(self._sessions) >= self.max_sessions:
                 raise EngineFull(f"all {self.max_sessions} sessions of the engine are in use")
             session = OmniSession(
                 Ways(
-                    run=run,
+                    run=worker.submit,
                     begin=begin,
                     closed=closed,
                     made_by=f"{loaded.made_by} {voice}",
@@ -195,19 +220,25 @@ class OmniEngine(Engine):
         return "\n".join(escape(line) for line in (prompt, options.persona, *options.facts) if line)
 
     async def close(self) -> None:
-        with self._lock:
-            sessions = list(self._sessions)
-        for session in sessions:
-            await session.close()
-        thread, self._thread, self._loaded = self._thread, None, None
-        if thread is not None:
-            thread.submit(self._forget)
-            await asyncio.to_thread(thread.shutdown)
+        """See :meth:`~..base.Engine.close`.
 
-    def _forget(self) -> None:
-        self._free, self._known = [], {}
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        What still computes after ``close_timeout_s`` ends behind the caller's back, and frees its memory then.
+        """
+        with self._lock:
+            sessions, worker = list(self._sessions), self._worker
+            self._worker, self._loading, self._loaded = None, None, None
+        await asyncio.gather(*(session.close() for session in sessions))
+        if worker is None:
+            return
+        worker.submit(_free_cache)
+        worker.stop()
+        if not await worker.ended(self._settings.close_timeout_s):
+            _log.warning("the omni engine still computes after it was closed")
+
+
+def _free_cache() -> None:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def load_model(
@@ -215,17 +246,33 @@ def load_model(
 ) -> tuple[Path, OmniModel]:
     """The checkpoint's folder and the network, on the device and in the type that the settings ask for.
 
-    Raises :class:`~..base.NotEnoughMemory` before anything is loaded unless there is room for ``sessions``,
-    :class:`~.config.CheckpointError` for files that are not right, and :class:`~..base.EngineError` where files or the
-    device are missing.
+    Its speech decoder draws the noise of the behaviour and the seed.  Raises :class:`~..base.NotEnoughMemory` before
+    anything is loaded unless there is room for ``sessions``, :class:`~.config.CheckpointError` for files that are not
+    right, and :class:`~..base.EngineError` where files or the device are missing.
     """
     folder = checkpoint_folder(settings.model, models)
     device = capacity.choose_device(settings)
     dtype = capacity.choose_dtype(settings, device)
     need = capacity.read_need(folder, settings, dtype)
-    need.check(capacity.free_memory(device), sessions, str(device))
-    model = OmniModel.load(folder, device=device, dtype=dtype, steps=settings.flow_steps, progress=progress)
+    need.check(memory.free_memory(device), sessions, str(device))
+    noise = None
+    if (folder / TOKEN2WAV).is_dir():
+        mel = FlowConfig.load(folder / TOKEN2WAV).output_size
+        noise = noise_of(Behaviour(settings.behaviour), settings.seed, mel=mel)
+    steps = settings.flow_steps
+    model = OmniModel.load(folder, device=device, dtype=dtype, steps=steps, noise=noise, progress=progress)
     return folder, model
+
+
+def load_model_for_question(
+    settings: OmniSettings, folder: Path, progress: Callable[[int, int], None] | None, *, positions: int
+) -> OmniModel:
+    """The network without its voice, where there is room for a question of that many positions; raises the same."""
+    device = capacity.choose_device(settings)
+    dtype = capacity.choose_dtype(settings, device)
+    need = capacity.read_need_of_question(folder, positions, dtype)
+    need.check(memory.free_memory(device), 1, str(device))
+    return OmniModel.load(folder, device=device, dtype=dtype, speaks=False, progress=progress)
 
 
 def _duplex_settings(settings: OmniSettings) -> DuplexSettings:
@@ -233,7 +280,7 @@ def _duplex_settings(settings: OmniSettings) -> DuplexSettings:
     return DuplexSettings(
         behaviour=behaviour,
         decoding=decoding_of(settings),
-        context=_policy(settings.context),
+        context=_policy(settings),
         positions=settings.positions,
         backend=settings.backend,
         overlap_units=settings.overlap_units,
@@ -250,10 +297,13 @@ def decoding_of(settings: OmniSettings) -> Decoding:
     return own.model_copy(update={"sampler": sampler, "max_tokens": tokens, "initial_listens": settings.forced_listens})
 
 
-def _policy(context: ContextSettings) -> Policy:
+def _policy(settings: OmniSettings) -> Policy:
+    context = settings.context
     match context.policy:
         case "time":
-            return Recent(seconds=float(context.window_s))
+            # room for the next unit is made beforehand, however small the cache
+            high = settings.positions - max(settings.positions // 8, settings.unit_positions)
+            return Recent(seconds=float(context.window_s), high=max(high, 1))
         case "basic":
             return Basic(high=context.high, low=context.low)
         case "context":
@@ -262,10 +312,12 @@ def _policy(context: ContextSettings) -> Policy:
             return Off()
 
 
-def _made_by(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> str:
+def made_by(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> str:
+    """A hash of the network and of the settings that a session's state has its form and its meaning from."""
     digest = hashlib.sha256()
     for name in ("config.json", "model.safetensors.index.json", "tokenizer.json"):
         path = folder / name
         digest.update(path.read_bytes() if path.is_file() else b"")
-    digest.update(f"{dtype} {settings.behaviour} {settings.positions} {settings.flow_steps}".encode())
+    own = settings.model_dump_json(include={"behaviour", "positions", "flow_steps", "overlap_units", "context"})
+    digest.update(f"{dtype} {own}".encode())
     return digest.hexdigest()

@@ -14,11 +14,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..base import EngineError, NotEnoughMemory
-from ..machine import available_memory
 from .audio import AudioEncoder
-from .checkpoint import PIECE, Checkpoint
+from .checkpoint import Checkpoint
 from .config import CheckpointError, OmniConfig
+from .memory import Need, find_device, free_memory
 from .projector import AudioProjector
 from .resampler import Resampler
 from .talker import Talker
@@ -122,22 +121,25 @@ class OmniModel:
         dtype: torch.dtype = torch.float32,
         steps: int | None = None,
         noise: Noise | None = None,
+        speaks: bool = True,
         progress: LoadProgress | None = None,
     ) -> OmniModel:
         """Load the checkpoint in ``folder`` onto ``device``, floating point weights as ``dtype``.
 
-        ``steps`` and ``noise`` are those of :class:`Token2Wav`.  Everything that can be checked without the weights
+        ``steps`` and ``noise`` are those of :class:`Token2Wav`; without ``speaks`` talker and speech decoder are left
+        out.  Everything that can be checked without the weights
         is checked first.  Raises :class:`CheckpointError` for files that are missing, broken or of another network,
         :class:`NotEnoughMemory` where the weights do not fit, :class:`EngineError` for a device that is not there.
         """
-        device = _device(device)
+        device = find_device(device)
         config, checkpoint = OmniConfig.load(folder), Checkpoint.open(folder)
-        network = of_checkpoint(config, checkpoint)
+        network = of_checkpoint(config, checkpoint, speaks=speaks)
         tokens = Tokens.load(folder, config)
         assets = folder / TOKEN2WAV if network.talker is not None and (folder / TOKEN2WAV).is_dir() else None
         if assets is not None:
             FlowConfig.load(assets)
-        _check_memory(network, assets, device, dtype)
+        files = 0 if assets is None else sum(path.stat().st_size for path in assets.glob("*.pt"))
+        Need(network.numel() * dtype.itemsize, files).check(free_memory(device), 0, str(device))
 
         done, total = 0, sum(checkpoint.nbytes(prefix) for prefix, _, _ in network.parts())
 
@@ -168,8 +170,11 @@ class OmniModel:
         )
 
 
-def of_checkpoint(config: OmniConfig, checkpoint: Checkpoint) -> Network:
-    """The modules that the flags ask for and the files hold.  Raises :class:`CheckpointError`."""
+def of_checkpoint(config: OmniConfig, checkpoint: Checkpoint, *, speaks: bool = True) -> Network:
+    """The modules that the flags ask for and the files hold; the talker only with ``speaks``.
+
+    Raises :class:`CheckpointError`.
+    """
     if not checkpoint.has(THINKER):
         raise CheckpointError(
             f"{checkpoint.folder} holds no thinker ({THINKER}*), but {next(iter(checkpoint.names), 'nothing')}: it is "
@@ -192,29 +197,10 @@ def of_checkpoint(config: OmniConfig, checkpoint: Checkpoint) -> Network:
 
     sees = present(config.init_vision, config.vision, VISION, "vision_config")
     hears = present(config.init_audio, config.audio, ENCODER, "audio_config")
-    speaks = present(config.init_tts, config.tts, TALKER, "tts_config")
+    speaks = speaks and present(config.init_tts, config.tts, TALKER, "tts_config")
     layers, dropped = 0, tuple[str, ...]()
     if sees and config.vision is not None:
         stored = checkpoint.blocks(VISION + "encoder.layers")
         layers = used_layers(stored, config.vision.num_hidden_layers, config.drop_vision_last_layer)
         dropped = tuple(f"encoder.layers.{number}.*" for number in range(layers, stored))
     return replace(build(config, vision_layers=layers, audio=hears, talker=speaks), dropped=dropped)
-
-
-def _device(device: torch.device | str) -> torch.device:
-    device = torch.device(device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise EngineError("there is no CUDA device that torch can use; take the device cpu, or install its driver")
-    return device
-
-
-def _check_memory(network: Network, assets: Path | None, device: torch.device, dtype: torch.dtype) -> None:
-    files = 0 if assets is None else sum(path.stat().st_size for path in assets.glob("*.pt"))
-    needed = network.numel() * dtype.itemsize + files + PIECE
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
-    if needed > free:
-        raise NotEnoughMemory(
-            f"the weights need {needed / 1e9:.1f} GB as {str(dtype).removeprefix('torch.')}, and {free / 1e9:.1f} GB "
-            f"are free on {device}: close other programs"
-            + (", or load them as bfloat16, which takes half" if dtype.itemsize > 2 else "")
-        )

@@ -1,4 +1,4 @@
-"""The vocoder's noise by behaviour."""
+"""The noise of the speech decoder by behaviour."""
 
 from __future__ import annotations
 

@@ -24,6 +24,9 @@ from .upload import download, upload
 MAX_NEW = 26
 """Steps of a chunk; the code of the last one is drawn and thrown away."""
 
+POSITIONS = 2048
+"""Of a turn, conditions and codes together; a longer one is spoken in parts."""
+
 Bias = Mapping[int, Mapping[int, float]]
 """What is added to raw logits, by step of the chunk and code (steering, tests)."""
 
@@ -177,7 +180,9 @@ class Talker(nn.Module):
 class TalkerState:
     """The talker's memory of the turn being spoken: its own buffers, or a slot of ones that sessions share."""
 
-    def __init__(self, talker: Talker, capacity: int = 2048, *, cache: KVCache | None = None, slot: int = 0) -> None:
+    def __init__(
+        self, talker: Talker, capacity: int = POSITIONS, *, cache: KVCache | None = None, slot: int = 0
+    ) -> None:
         self.cache = talker.cache(capacity) if cache is None else cache
         self.slot = slot
 

@@ -7,17 +7,24 @@ from typing import Any
 import pytest
 import torch
 from realtime_venus.engines.base import EngineError, NotEnoughMemory
-from realtime_venus.engines.omni import capacity
-from realtime_venus.engines.omni.capacity import Need, choose_device, choose_dtype, read_need, voice_files
+from realtime_venus.engines.omni.capacity import (
+    choose_device,
+    choose_dtype,
+    read_need,
+    read_need_of_question,
+    voice_files,
+)
 from realtime_venus.engines.omni.config import CheckpointError
 from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.duplex_settings import DuplexSettings
-from realtime_venus.engines.omni.model import OmniModel
-from realtime_venus.engines.omni_settings import OmniSettings
+from realtime_venus.engines.omni.memory import Need
+from realtime_venus.engines.omni.model import TOKEN2WAV, OmniModel
 from realtime_venus.engines.omni.voice import enroll_file
+from realtime_venus.engines.omni_settings import OmniSettings
 from torch import Tensor
 
 from ...kit import checkpoints, golden
+from .test_model import RELEASED
 
 SETTINGS = OmniSettings(positions=512, flow_steps=3)
 
@@ -53,7 +60,7 @@ def test_what_it_says_is_what_is_held(dtype: torch.dtype) -> None:
     weights = sum(one.nbytes for module in modules if module is not None for one in module.parameters())
     assert need.weights == pytest.approx(weights, rel=0.01)
     with torch.inference_mode():
-        voice = enroll_file(voice_files(folder)[0], folder / capacity.TOKEN2WAV)
+        voice = enroll_file(voice_files(folder)[0], folder / TOKEN2WAV)
         assert model.token2wav is not None
         base = model.token2wav.base(voice)
         duplex = Duplex(model, DuplexSettings(positions=SETTINGS.positions))
@@ -75,13 +82,8 @@ def test_the_released_sizes_are_those_of_the_specification(tmp_path: Path) -> No
     stored = layout["main"]
 
     def released(config: dict[str, Any]) -> None:
-        config.update(
-            vocab_size=151_748, hidden_size=4096, intermediate_size=12_288, num_hidden_layers=36, head_dim=128,
-            num_attention_heads=32, num_key_value_heads=8,
-        )  # fmt: skip
-        config["audio_config"].update(d_model=1024, encoder_layers=24, encoder_attention_heads=16)
-        config["tts_config"].update(hidden_size=768, num_hidden_layers=20, num_attention_heads=12)
-        config["tts_config"]["num_key_value_heads"] = 12
+        config.clear()
+        config.update(RELEASED)
 
     folder = checkpoints.copy(tmp_path, weights={}, config=released)
     headers_only(folder / "model.safetensors", stored)
@@ -115,6 +117,21 @@ def test_without_eyes_there_are_fewer_weights_and_the_same_caches(tmp_path: Path
     whole, blind = (read_need(one, SETTINGS, torch.bfloat16) for one in (golden.model_dir(), folder))
     assert blind.weights < whole.weights
     assert (blind.caches, blind.sees) == (whole.caches, False)
+
+
+def test_a_question_needs_one_cache_and_no_voice() -> None:
+    folder = golden.model_dir()
+    need = read_need_of_question(folder, 700, torch.float32)
+    model = OmniModel.load(folder, speaks=False)
+    assert (model.talker, model.token2wav) == (None, None)
+    modules = (model.thinker, model.vision, model.resampler, model.encoder, model.projector)
+    assert need.weights == sum(one.nbytes for module in modules if module is not None for one in module.parameters())
+    assert need.caches == {"thinker": model.thinker.cache(700).bytes}
+    assert need.assets == 0
+    whole = read_need(folder, SETTINGS, torch.float32)
+    assert need.total(1) < whole.total(1)
+    with pytest.raises(NotEnoughMemory, match=r"for its weights, [\d,]+ [kM]B for its cache and about"):
+        need.check(need.total(1) - 1, 1, "cpu")
 
 
 def test_how_many_sessions_fit() -> None:

@@ -300,9 +300,9 @@ async def test_a_session_that_outgrows_its_cache_ends_with_what_to_change(cache:
 
 
 async def test_it_forgets_and_goes_on_when_the_cache_would_be_full(cache: ModelsSettings) -> None:
-    for policy in ("time", "basic", "context"):
+    for policy, positions in (("time", 256), ("basic", 300), ("context", 768)):
         context = {"policy": policy, "window_s": 5, "high": 200, "low": 150, "units": 4, "previous_tokens": 20}
-        settings = overridden(SETTINGS, model=golden.model_dir(), positions=256, context=context)
+        settings = overridden(SETTINGS, model=golden.model_dir(), positions=positions, context=context)
         async with loaded(settings, cache) as engine, talking(engine) as talk:
             await talk.units(seconds(0, 9))
         assert [event.index for event in talk.said if isinstance(event, UnitDone)] == list(range(9)), policy

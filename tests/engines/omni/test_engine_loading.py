@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,21 @@ import pytest
 import soundfile
 import torch
 from realtime_venus.engines import catalog
-from realtime_venus.engines.base import EngineError, NotEnoughMemory
-from realtime_venus.engines.omni import capacity
+from realtime_venus.engines.base import EngineError, NotEnoughMemory, Speech
+from realtime_venus.engines.omni import capacity, memory
+from realtime_venus.engines.omni import engine as module
 from realtime_venus.engines.omni.config import CheckpointError
-from realtime_venus.engines.omni.engine import load_model
+from realtime_venus.engines.omni.duplex import Duplex
+from realtime_venus.engines.omni.engine import OmniEngine, load_model, made_by
 from realtime_venus.engines.omni.model import OmniModel
+from realtime_venus.engines.omni.noises import FreshNoise
+from realtime_venus.engines.omni.token2wav.noise import SeededNoise
 from realtime_venus.engines.omni.voice import VoiceError
 from realtime_venus.engines.omni_settings import OmniSettings, overridden
 from realtime_venus.engines.store.settings import ModelsSettings
 
 from ...kit import checkpoints, golden
-from ...kit.omni_engine import SETTINGS, UNIT, loaded
+from ...kit.omni_engine import FAST, SETTINGS, UNIT, loaded, seconds, talking
 
 
 @pytest.fixture
@@ -119,7 +125,7 @@ async def test_too_little_memory_is_told_before_anything_is_loaded(
     def enough_for_one(device: torch.device) -> int:
         return need.total(1)
 
-    monkeypatch.setattr(capacity, "free_memory", enough_for_one)
+    monkeypatch.setattr(memory, "free_memory", enough_for_one)
     with pytest.raises(NotEnoughMemory, match=r"2 sessions .* are free on cpu.*VENUS_OMNI__MAX_SESSIONS=1 fits"):
         async with loaded(settings, cache):
             pass
@@ -141,3 +147,146 @@ def test_weights_are_read_with_progress(cache: ModelsSettings) -> None:
     assert (folder, model.dtype) == (golden.model_dir(), torch.bfloat16)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1][0] == seen[-1][1] > 0
+
+
+# -- what the settings reach ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_seed_reaches_the_noise_of_the_speech_decoder(cache: ModelsSettings, seed: int) -> None:
+    settings = overridden(SETTINGS, model=golden.model_dir(), seed=seed)
+    _, model = load_model(settings, cache, None, sessions=1)
+    assert model.token2wav is not None
+    own = SeededNoise(seed, mel=model.token2wav.flow.config.output_size)
+    assert torch.equal(model.token2wav.noise.flow(), own.flow())
+    assert torch.equal(model.token2wav.noise.vocoder(96, 2), own.vocoder(96, 2))
+
+
+@pytest.mark.parametrize("behaviour", ["hub", "demo"])
+def test_published_behaviours_have_noise_without_a_seed(cache: ModelsSettings, behaviour: str) -> None:
+    _, model = load_model(overridden(SETTINGS, model=golden.model_dir(), behaviour=behaviour), cache, None, sessions=1)
+    assert model.token2wav is not None
+    assert isinstance(model.token2wav.noise, FreshNoise)
+
+
+async def test_another_seed_sounds_otherwise_where_the_words_are_the_same(cache: ModelsSettings) -> None:
+    heard: list[bytes] = []
+    for seed in (0, 1):
+        settings = overridden(
+            SETTINGS, model=golden.model_dir(), seed=seed, decoding={"mode": "greedy", "tokens_per_unit": 8}
+        )
+        async with loaded(settings, cache) as engine, talking(engine) as talk:
+            await talk.units(seconds(0, 2))
+        heard.append(b"".join(event.pcm.tobytes() for event in talk.said if isinstance(event, Speech)))
+    assert heard[0] != heard[1]
+    assert b"" not in heard
+
+
+def test_a_snapshot_is_of_one_setting_of_all_that_shapes_a_session() -> None:
+    names: set[str] = set()
+    for changed in (
+        {},
+        {"overlap_units": 2},
+        {"context": {"window_s": 60}},
+        {"positions": 1024},
+        {"behaviour": "hub"},
+        {"flow_steps": 3},
+    ):
+        names.add(made_by(golden.model_dir(), overridden(SETTINGS, **changed), torch.float32))
+    names.add(made_by(golden.model_dir(), SETTINGS, torch.bfloat16))
+    assert len(names) == 7
+    same = overridden(SETTINGS, max_sessions=7, close_timeout_s=1.0)
+    assert made_by(golden.model_dir(), same, torch.float32) in names
+
+
+# -- one thread, one loading, one end ------------------------------------------------------------------------------
+
+
+async def test_whoever_asks_while_it_loads_waits_for_the_same(
+    cache: ModelsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[int] = []
+
+    def counted(*args: Any, **options: Any) -> tuple[Path, OmniModel]:
+        loads.append(threading.get_ident())
+        return load_model(*args, **options)
+
+    monkeypatch.setattr(module, "load_model", counted)
+    engine = OmniEngine(overridden(SETTINGS, model=golden.model_dir()), cache)
+    await asyncio.gather(engine.load(), engine.load(), engine.load())
+    await engine.load()
+    assert len(loads) == 1
+    await engine.close()
+
+
+async def test_what_could_not_be_loaded_may_be_tried_again(cache: ModelsSettings, tmp_path: Path) -> None:
+    engine = OmniEngine(overridden(SETTINGS, model=tmp_path / "model"), cache)
+    for done in await asyncio.gather(engine.load(), engine.load(), return_exceptions=True):
+        assert isinstance(done, EngineError)
+    checkpoints.copy(tmp_path / "model", assets=True)
+    await engine.load()
+    async with talking(engine) as talk:
+        await talk.units(seconds(0, 1))
+    await engine.close()
+
+
+async def test_closed_while_it_loads_it_is_not_loaded(cache: ModelsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slow(*args: Any, **options: Any) -> tuple[Path, OmniModel]:
+        reached.set()
+        assert go_on.wait(30)
+        return load_model(*args, **options)
+
+    monkeypatch.setattr(module, "load_model", slow)
+    engine = OmniEngine(overridden(SETTINGS, model=golden.model_dir(), close_timeout_s=0.1), cache)
+    loading = asyncio.create_task(engine.load())
+    assert await asyncio.to_thread(reached.wait, 30)
+    await engine.close()  # which has a deadline
+    go_on.set()
+    with pytest.raises(EngineError, match="closed while it loaded"):
+        await loading
+    with pytest.raises(EngineError, match=r"await load\(\)"):
+        engine.open(FAST)
+
+
+async def test_closing_has_a_deadline_whatever_is_being_computed(
+    cache: ModelsSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+    prepare = Duplex.prepare
+
+    def slow(*args: Any, **options: Any) -> None:
+        reached.set()
+        assert go_on.wait(30)
+        prepare(*args, **options)
+
+    engine = OmniEngine(overridden(SETTINGS, model=golden.model_dir(), close_timeout_s=0.1), cache)
+    await engine.load()
+    monkeypatch.setattr(Duplex, "prepare", slow)
+    session = engine.open(FAST)
+    assert await asyncio.to_thread(reached.wait, 30)
+    await engine.close()
+    assert "still computes after it was closed" in caplog.text
+    assert [event async for event in session.events()] == []
+    go_on.set()
+    await engine.close()
+
+
+async def test_a_session_whose_buffers_cannot_be_taken_back_gives_its_place_back(
+    cache: ModelsSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = overridden(SETTINGS, model=golden.model_dir(), max_sessions=1)
+    async with loaded(settings, cache) as engine:
+        async with talking(engine) as talk:
+            await talk.units(seconds(0, 1))
+            with monkeypatch.context() as patch:
+
+                def broken(core: Duplex) -> None:
+                    raise RuntimeError("odd")
+
+                patch.setattr(Duplex, "reset", broken)
+                await talk.close()
+        assert "could not be taken back" in caplog.text
+        async with talking(engine) as again:
+            await again.units(seconds(0, 1))

@@ -198,9 +198,12 @@ def test_memory_is_checked_before_anything_is_loaded(monkeypatch: pytest.MonkeyP
     def never(*_: object, **__: object) -> None:
         pytest.fail("something was loaded")
 
-    monkeypatch.setattr(loading, "available_memory", lambda: 10_000_000)
+    def little(device: torch.device) -> int:
+        return 10_000_000
+
+    monkeypatch.setattr(loading, "free_memory", little)
     monkeypatch.setattr(Checkpoint, "load_into", never)
-    with pytest.raises(NotEnoughMemory, match=r"0\.1 GB as float32, and 0\.0 GB are free on cpu.*bfloat16"):
+    with pytest.raises(NotEnoughMemory, match=r"for its weights and about .* 10 MB are free on cpu.*bfloat16"):
         OmniModel.load(golden.model_dir())
 
 

@@ -367,8 +367,11 @@ class Duplex:
         self.voice.reset()
 
     def snapshot(self) -> dict[str, Any]:
-        """The state between two units: tensors on the CPU, numbers and texts, in dicts and lists."""
-        self.settle()
+        """The state between two units: tensors on the CPU, numbers and texts, in dicts and lists.
+
+        Nothing is computed for it, unless the unit was left unclosed (see :meth:`finalise`).
+        """
+        self.finalise()
         draws = self._draws.snapshot() if isinstance(self._draws, SeededDraws) else None
         return {
             "cache": self.cache.snapshot(self.slot),
@@ -378,6 +381,7 @@ class Duplex:
             "input": self.input.snapshot(),
             "voice": self.voice.snapshot(),
             "draws": draws,
+            "carry": list(self._carry),
             "broken": self._broken,
             "next_id": self._next_id,
             "generated": self._generated,
@@ -394,6 +398,7 @@ class Duplex:
         self.voice.restore(snapshot["voice"], self._draws)
         if isinstance(self._draws, SeededDraws) and snapshot["draws"] is not None:
             self._draws.restore(snapshot["draws"])
+        self._carry = [int(token) for token in snapshot["carry"]]
         self._broken = bool(snapshot["broken"])
         self._next_id = int(snapshot["next_id"])
         self._generated = int(snapshot["generated"])

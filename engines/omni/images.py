@@ -52,7 +52,7 @@ class ImageSlices:
 def slice_image(image: RgbImage, slices: SliceConfig, max_slices: int) -> ImageSlices:
     """Cut ``image``, ``uint8[height, width, 3]``, into at most ``max_slices`` slices (1: only the whole picture).
 
-    Raises :class:`ImageError` for anything that is not an RGB picture of a sensible size.
+    Raises :class:`ImageError` as :func:`check_image` does.
     """
     picture = _picture(image)
     size = picture.size
@@ -69,6 +69,13 @@ def slice_image(image: RgbImage, slices: SliceConfig, max_slices: int) -> ImageS
             for column in range(grid[0])
         ]
     return ImageSlices(tuple(_patched(part, slices) for part in parts), grid)
+
+
+def fit_image(image: RgbImage, slices: SliceConfig) -> RgbImage:
+    """``image`` at the size it is seen in as a whole; raises :class:`ImageError` as :func:`check_image` does."""
+    picture = _picture(image)
+    size = fit(picture.size, slices.scale_resolution, slices.patch_size, enlarge=True)
+    return np.asarray(_resized(picture, size))
 
 
 def choose_grid(size: tuple[int, int], slices: SliceConfig, max_slices: int) -> tuple[int, int] | None:
@@ -108,7 +115,8 @@ def _whole(length: float, step: int) -> int:
     return max(round(length / step) * step, step)
 
 
-def _picture(image: npt.NDArray[Any]) -> Image.Image:
+def check_image(image: npt.NDArray[Any]) -> None:
+    """Raise :class:`ImageError` for anything that is not an RGB picture of a sensible size."""
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
         raise ImageError(
             f"a picture must be uint8[height, width, 3] in RGB, not {image.dtype}{list(image.shape)}: convert it first "
@@ -126,6 +134,10 @@ def _picture(image: npt.NDArray[Any]) -> Image.Image:
         raise ImageError(
             f"the picture is {width} x {height}, and at most 1 : {MAX_ASPECT} is taken: crop it or cut it in pieces"
         )
+
+
+def _picture(image: npt.NDArray[Any]) -> Image.Image:
+    check_image(image)
     return Image.fromarray(np.ascontiguousarray(image))
 
 

@@ -24,7 +24,9 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The utterance that is being made was given up."""
+    """The ``turn``-th turn of the agent was given up."""
+
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)

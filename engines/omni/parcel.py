@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-VERSION: Final = "venus-omni-session/1"
+VERSION: Final = "venus-omni-session/2"
 _TENSOR, _ARRAY, _TUPLE = "$tensor", "$array", "$tuple"
 _LENGTH: Final = struct.Struct("<Q")
 

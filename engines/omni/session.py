@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from ..base import (
@@ -30,6 +31,7 @@ from ..base import (
     EngineError,
     EngineEvent,
     EngineSession,
+    FloatPcm,
     Frame,
     MediaUnit,
     Overlap,
@@ -43,6 +45,7 @@ from ..outbox import Outbox
 from ..protocol import Close, Hide, Open, Reject
 from . import parcel
 from .duplex import Duplex
+from .images import ImageError, check_image
 from .inbox import Background, Interrupted, Message, Over, Restored, Typed
 from .kv import Full
 from .pieces import PrivatePiece, SpeechPiece, TextPiece, UnitEnd
@@ -55,7 +58,6 @@ INBOX: Final = 256
 """Messages that may wait.  Overflow rule ("stalled"): one more ends the session with an error."""
 RESULTS: Final = 16
 """Background results that may wait for an idle moment.  Overflow rule ("newest refused"): one more is not taken."""
-SNAPSHOT_WAIT_S: Final = 2.0
 LONGEST_TEXT: Final = 4000
 """Characters of a typed text or a background result."""
 
@@ -91,12 +93,16 @@ class OmniSession(EngineSession):
         self._next_index = 0
         self._now_ms = 0
         self._over: Over | None = None
-        self._hushed = False
+        # Turns of the agent.  Only the engine's thread begins and ends one; an interruption gives one up.
+        self._speaking = False
+        self._turn = 0
+        self._saying = ""
+        self._given_up = -1
         # From here on, only the engine's thread; _core guards it where a snapshot reads it.
         self._core = threading.Lock()
         self._duplex: Duplex | None = None
+        self._whole = False
         self._utterances = Utterances(self._out.put)
-        self._decision = Decision.LISTEN
         self._requests = 0
         self._forced = False
         self._results: deque[str] = deque()
@@ -106,13 +112,14 @@ class OmniSession(EngineSession):
     # -- input ------------------------------------------------------------------------------------------------------
 
     def push(self, unit: MediaUnit) -> None:
-        if unit.index != self._next_index:
-            raise ValueError(f"unit {unit.index} out of order: expected {self._next_index}")
         samples = UNIT_MS * INPUT_HZ // 1000
-        if unit.audio.shape != (samples,):
-            raise ValueError(f"a unit has {samples} samples, not {unit.audio.shape}")
-        self._next_index += 1
-        self._post(unit)
+        with self._lock:
+            if unit.index != self._next_index:
+                raise ValueError(f"unit {unit.index} out of order: expected {self._next_index}")
+            if unit.audio.shape != (samples,):
+                raise ValueError(f"a unit has {samples} samples, not {unit.audio.shape}")
+            self._next_index += 1
+            self._append(unit)
 
     def overlap(self, phase: OverlapPhase, at_ms: int) -> None:
         with self._lock:
@@ -126,14 +133,12 @@ class OmniSession(EngineSession):
 
     def interrupt(self, utterance_id: str) -> None:
         with self._lock:
-            current = self._utterances.current
-            pending = not utterance_id and self._decision is Decision.SPEAK
-            if not pending and (not current or utterance_id not in ("", current)):
+            if not self._speaking or utterance_id not in ("", self._saying):
                 return
-            self._hushed = True
+            self._given_up = self._turn
             if self._duplex is not None:
                 self._duplex.break_off()  # a unit under way stops at its next piece
-            self._inbox.appendleft(Interrupted())
+            self._inbox.appendleft(Interrupted(self._turn))
             self._ask()
 
     def type(self, text: str) -> None:
@@ -152,15 +157,17 @@ class OmniSession(EngineSession):
             raise Unsupported("voice and prompt are set when a session begins, and the network follows your language")
 
     def snapshot(self) -> bytes:
-        """The whole state as bytes; waits for the unit under way.
+        """The whole state as bytes.  Between two units it is only copied; nothing is computed.
 
-        Raises :class:`~..base.EngineError` when that takes longer than :data:`SNAPSHOT_WAIT_S`.
+        Raises :class:`~..base.EngineError` at once while something is being computed, and after a unit that broke.
         """
-        if not self._core.acquire(timeout=SNAPSHOT_WAIT_S):
+        if not self._core.acquire(blocking=False):
             raise EngineError("the session is busy and gives no snapshot")
         try:
             if self._duplex is None:
                 raise EngineError("the session has not begun, or is over")
+            if not self._whole:
+                raise EngineError("the session broke in the middle of a unit and gives no snapshot")
             with torch.inference_mode():
                 duplex = self._duplex.snapshot()
             state: dict[str, Any] = {
@@ -206,14 +213,17 @@ class OmniSession(EngineSession):
 
     def _post(self, message: Message) -> None:
         with self._lock:
-            if self._closing or self._out.shut:
-                return
-            if len(self._inbox) >= INBOX:
-                told = "the engine takes no more input: it computes more slowly than the sound comes in"
-                self._out.put(Trouble(self._now_ms, "engine.stalled", told, fatal=True))
-                return
-            self._inbox.append(message)
-            self._ask()
+            self._append(message)
+
+    def _append(self, message: Message) -> None:
+        if self._closing or self._out.shut:
+            return
+        if len(self._inbox) >= INBOX:
+            told = "the engine takes no more input: it computes more slowly than the sound comes in"
+            self._out.put(Trouble(self._now_ms, "engine.stalled", told, fatal=True))
+            return
+        self._inbox.append(message)
+        self._ask()
 
     def _ask(self) -> None:
         """Ask for a turn on the engine's thread, unless one is coming."""
@@ -233,18 +243,20 @@ class OmniSession(EngineSession):
             return
         if not self._out.shut:
             with self._core:
-                self._guarded(message)
+                done = self._guarded(message)
+            if done is not None:  # told last: whoever hears it finds the session at rest
+                self._out.put(done)
         with self._lock:
             if self._inbox or self._closing:
                 self._ask()
 
-    def _guarded(self, message: Message | None) -> None:
+    def _guarded(self, message: Message | None) -> UnitDone | None:
+        self._whole = False
         try:
             with torch.inference_mode():
-                if self._duplex is None:
-                    self._duplex = self._ways.begin()
-                if message is not None:
-                    self._handle(self._duplex, message)
+                duplex = self._duplex or self._begin()
+                done = None if message is None else self._handle(duplex, message)
+            self._whole = not self._closing
         except Full as error:
             told = f"{error}; raise VENUS_OMNI__POSITIONS, or let VENUS_OMNI__CONTEXT__POLICY forget earlier"
             self._out.put(Trouble(self._now_ms, "context.full", told, fatal=True))
@@ -254,12 +266,21 @@ class OmniSession(EngineSession):
         except Exception as error:  # noqa: BLE001 - the thread's last line: whatever it was, the session must say so
             _log.exception("an omni session broke")
             self._out.put(Trouble(self._now_ms, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
+        else:
+            return done
+        return None
 
-    def _handle(self, duplex: Duplex, message: Message) -> None:
+    def _begin(self) -> Duplex:
+        duplex = self._ways.begin()
+        with self._lock:
+            self._duplex = duplex
+        return duplex
+
+    def _handle(self, duplex: Duplex, message: Message) -> UnitDone | None:
         match message:
             case MediaUnit():
                 self._deliver(duplex)
-                self._unit(duplex, message)
+                return self._unit(duplex, message)
             case Typed(text):
                 duplex.prefill(text=text)
                 self._generate(duplex)
@@ -270,24 +291,26 @@ class OmniSession(EngineSession):
                 else:
                     told = f"{RESULTS} background results wait already; this one was not taken"
                     self._out.put(Trouble(self._now_ms, "background.full", told))
-            case Interrupted():
-                self._give_up(duplex)
+            case Interrupted(turn):
+                self._give_up(duplex, turn)
             case Restored(state):
                 self._go_on(duplex, state)
+        return None
 
-    def _unit(self, duplex: Duplex, unit: MediaUnit) -> None:
+    def _unit(self, duplex: Duplex, unit: MediaUnit) -> UnitDone | None:
         self._now_ms = unit.start_ms + UNIT_MS
         began = time.perf_counter()
         pictures = self._pictures(unit.frames)
-        duplex.prefill(audio=unit.audio, frames=pictures, max_slices=self._ways.max_slices, at_ms=unit.start_ms)
+        sound = self._sound(unit.audio)
+        duplex.prefill(audio=sound, frames=pictures, max_slices=self._ways.max_slices, at_ms=unit.start_ms)
         fed = time.perf_counter()
         end = self._generate(duplex)
         if end is None:
-            return
+            return None
         self._judge(unit.start_ms, end)
         timings = {"prefill": (fed - began) * 1000, "generate": (time.perf_counter() - fed) * 1000, **end.timings}
-        self._out.put(UnitDone(self._now_ms, unit.index, timings))
         duplex.finalise()
+        return UnitDone(self._now_ms, unit.index, timings)
 
     def _generate(self, duplex: Duplex) -> UnitEnd | None:
         """Give out what the network makes of what it was fed; ``None`` when the session was closed meanwhile."""
@@ -299,11 +322,11 @@ class OmniSession(EngineSession):
             match piece:
                 case TextPiece(text):
                     self._speak()
-                    if not self._hushed:
+                    if self._is_told():
                         self._utterances.text(self._now_ms, text)
                 case SpeechPiece(pcm) if pcm.any():  # the published codes give zeros where nothing is said
                     self._speak()
-                    if not self._hushed:
+                    if self._is_told():
                         self._utterances.speech(self._now_ms, pcm)
                 case PrivatePiece(action):
                     self._speak()
@@ -314,22 +337,37 @@ class OmniSession(EngineSession):
                     pass
         self._utterances.unit_over(self._now_ms)
         if end is not None and (end.is_listen or end.turn_closed):
-            self._listen()
+            self._listen(duplex)
         elif end is not None:
             self._speak()
         return end
 
     def _speak(self) -> None:
-        if self._decision is not Decision.SPEAK:
-            self._decision = Decision.SPEAK
-            self._out.put(Decided(self._now_ms, Decision.SPEAK))
+        with self._lock:
+            if self._speaking:
+                return
+            self._speaking = True
+            self._turn += 1
+        self._out.put(Decided(self._now_ms, Decision.SPEAK))
 
-    def _listen(self) -> None:
+    def _is_told(self) -> bool:
+        """Whether what comes now is to be heard: the utterance has its name before anything is told of it."""
+        with self._lock:
+            if self._given_up == self._turn:
+                return False
+            self._saying = self._utterances.begin()
+            return True
+
+    def _listen(self, duplex: Duplex) -> None:
         """The turn is over, if there was one."""
         self._utterances.end(self._now_ms)
-        if self._decision is not Decision.LISTEN:
-            self._decision = Decision.LISTEN
-            self._out.put(Decided(self._now_ms, Decision.LISTEN))
+        with self._lock:
+            if not self._speaking:
+                return
+            self._speaking, self._saying = False, ""
+            if self._given_up == self._turn and not self._closing:
+                duplex.resume()  # the break was for this turn, and must not reach the next
+        self._out.put(Decided(self._now_ms, Decision.LISTEN))
 
     def _private(self, action: Open | Hide | Close | Reject) -> None:
         if isinstance(action, Open):
@@ -362,16 +400,18 @@ class OmniSession(EngineSession):
 
     def _deliver(self, duplex: Duplex) -> None:
         """At an idle boundary, the oldest background result that waits."""
-        if self._results and self._decision is Decision.LISTEN and duplex.inject(self._results.popleft()):
+        if self._results and not self._speaking and duplex.inject(self._results.popleft()):
             self._generate(duplex)
             duplex.finalise()
 
-    def _give_up(self, duplex: Duplex) -> None:
-        """The next unit closes the turn in the context; for the listener it is over now."""
-        self._forced = duplex.text.turn_open
-        duplex.resume()
-        self._listen()
-        self._hushed = False
+    def _give_up(self, duplex: Duplex, turn: int) -> None:
+        """The next unit closes the turn in the context; for the listener it is over now.
+
+        Nothing is left to do where the turn has ended meanwhile.
+        """
+        if self._speaking and self._turn == turn:
+            self._forced = duplex.text.turn_open
+            self._listen(duplex)
 
     def _go_on(self, duplex: Duplex, state: dict[str, Any]) -> None:
         """Take over an earlier session's state.  A turn it was in is closed: its speech went down with that session."""
@@ -386,14 +426,25 @@ class OmniSession(EngineSession):
         if not self._ways.sees or not frames:
             return ()
         image = frames[-1].image
-        if image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape or image.dtype != "uint8":
-            told = f"a picture of {image.dtype}{list(image.shape)} was left out: give uint8[height, width, 3]"
-            self._out.put(Trouble(self._now_ms, "frame.unreadable", told))
+        try:
+            check_image(image)
+        except ImageError as error:
+            self._out.put(Trouble(self._now_ms, "frame.unreadable", f"a picture was left out: {error}"))
             return ()
         return (image,)
 
+    def _sound(self, audio: FloatPcm) -> FloatPcm:
+        """What is heard; silence where a sample is no number."""
+        finite = np.isfinite(audio)
+        if finite.all():
+            return audio
+        count = int(audio.size - finite.sum())
+        told = f"{count} samples that are no numbers were taken for silence: see what sends them"
+        self._out.put(Trouble(self._now_ms, "audio.unreadable", told))
+        return np.where(finite, audio, 0).astype(np.float32)
+
     def _finish(self) -> None:
-        with self._core:
+        with self._core, self._lock:
             duplex, self._duplex = self._duplex, None
         try:
             self._ways.closed(duplex)

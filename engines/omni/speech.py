@@ -117,7 +117,7 @@ class Speech:
         if not ends:
             return
         for _ in range(self._rules.drain_chunks):
-            if ended:
+            if ended or self.talker.room < 1 + self._chunk:
                 break
             ended = self._make([], hidden[:0], 0, None)
             for pcm in self._windows(flushes=False):

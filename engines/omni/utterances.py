@@ -29,14 +29,21 @@ class Utterances:
         self.latest = ""
         """The utterance that was begun last; it may still be playing."""
 
+    def begin(self) -> str:
+        """The utterance that is being made; a new one if there is none.  Nothing is told yet."""
+        if not self.current:
+            self._count += 1
+            self.current = self.latest = f"u{self._count}"
+        return self.current
+
     def text(self, at_ms: int, text: str) -> None:
         """Words that were generated; they are told with the speech they are heard in, or at the end of the unit."""
-        self._begin()
+        self.begin()
         self._words += text
 
     def speech(self, at_ms: int, pcm: FloatPcm) -> None:
         """The next stretch of speech, at 24 kHz."""
-        self._begin()
+        self.begin()
         self._tell(at_ms)
         self._emit(Speech(at_ms, self.current, self._samples, int16(pcm)))
         self._samples += len(pcm)
@@ -63,11 +70,6 @@ class Utterances:
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on counting."""
         self._count = int(snapshot["count"])
-
-    def _begin(self) -> None:
-        if not self.current:
-            self._count += 1
-            self.current = self.latest = f"u{self._count}"
 
     def _tell(self, at_ms: int) -> None:
         """Tell the words up to the last whole one: by training they take about the second that is being voiced."""

@@ -56,6 +56,7 @@ class ScriptedCore:
         self.forced: list[bool] = []
         self.restored: dict[str, Any] | None = None
         self.broken = 0
+        self.resumed = 0
         self.text = ScriptedCore.Words()
         self.inject_waits = False
 
@@ -80,7 +81,8 @@ class ScriptedCore:
     def break_off(self) -> None:
         self.broken += 1
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        self.resumed += 1
 
     def snapshot(self) -> dict[str, Any]:
         return {"cache": torch.arange(3), "open": self.text.turn_open}
@@ -93,14 +95,16 @@ class ScriptedCore:
 class Stage:
     """A session, its core, and the steps that wait for the engine's thread."""
 
-    def __init__(self, *scripts: Script, sees: bool = False, close_timeout_s: float = 5.0, unread: int = 9999) -> None:
+    def __init__(
+        self, *scripts: Script, sees: bool = False, close_timeout_s: float = 5.0, outbox: Outbox | None = None
+    ) -> None:
         self.core = ScriptedCore(*scripts)
         self.steps: deque[Callable[[], None]] = deque()
         self.returned: list[object] = []
         self.begun = 0
         self.index = 0
         ways = Ways(self.steps.append, self._begin, self.returned.append, "me", sees, 2, close_timeout_s)
-        self.session = OmniSession(ways, Outbox(unread))
+        self.session = OmniSession(ways, outbox or Outbox())
 
     def _begin(self) -> Duplex:
         self.begun += 1

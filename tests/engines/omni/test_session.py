@@ -5,6 +5,7 @@ The engine's thread is a list of steps that the test works off, so nothing here 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,7 @@ from realtime_venus.engines.base import (
     DelegateRejected,
     DelegateText,
     EngineError,
+    EngineEvent,
     Frame,
     Language,
     MediaUnit,
@@ -33,6 +35,7 @@ from realtime_venus.engines.base import (
 )
 from realtime_venus.engines.omni import session as module
 from realtime_venus.engines.omni.pieces import Piece, PrivatePiece, SpeechPiece, TextPiece
+from realtime_venus.engines.outbox import Outbox
 from realtime_venus.engines.protocol import Close, Hide, Open, Reason, Reject
 
 from ...kit.omni_session import Stage, end, listens, of, says
@@ -118,16 +121,37 @@ async def test_only_the_newest_picture_is_looked_at_and_a_broken_one_is_left_out
     stage = Stage(sees=True)
     old, new = (Frame(np.full((4, 6, 3), value, np.uint8), value) for value in (1, 2))
     stage.push(1, old, new)
-    for shape in ((4, 6), (4, 6, 4), (0, 6, 3)):
-        stage.push(1, Frame(np.zeros(shape, np.uint8), 0))
+    for shape in ((4, 6), (4, 6, 4), (0, 6, 3), (2, 202, 3), (10_000, 10_001, 3)):
+        stage.push(1, Frame(np.broadcast_to(np.zeros((), np.uint8), shape), 0))
     events = await stage.told()
-    assert [len(feed["frames"]) for feed in stage.core.fed] == [1, 0, 0, 0]
+    assert [len(feed["frames"]) for feed in stage.core.fed] == [1, 0, 0, 0, 0, 0]
     assert stage.core.fed[0]["frames"][0][0, 0, 0] == 2
-    assert [event.code for event in events if isinstance(event, Trouble)] == ["frame.unreadable"] * 3
+    troubles = [event for event in events if isinstance(event, Trouble)]
+    assert [(event.code, event.fatal) for event in troubles] == [("frame.unreadable", False)] * 5
+    assert "at most 1 : 100" in troubles[3].message
+    assert "at most 100 are" in troubles[4].message
+    assert len(of(events, UnitDone)) == 6
     blind = Stage()
     blind.push(1, new)
     await blind.told()
     assert blind.core.fed[0]["frames"] == ()
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+async def test_samples_that_are_no_numbers_are_silence(wrong: float) -> None:
+    stage = Stage()
+    audio = np.full(16_000, 0.5, np.float32)
+    audio[100:103] = wrong
+    stage.session.push(MediaUnit(0, 0, audio))
+    stage.index = 1
+    stage.push()
+    events = await stage.told()
+    heard = stage.core.fed[0]["audio"]
+    assert (heard.dtype, heard[100:103].tolist(), heard[103], heard[99]) == (np.float32, [0, 0, 0], 0.5, 0.5)
+    (trouble,) = (event for event in events if isinstance(event, Trouble))
+    assert (trouble.code, trouble.fatal) == ("audio.unreadable", False)
+    assert trouble.message.startswith("3 samples")
+    assert len(of(events, UnitDone)) == 2
 
 
 # -- speech over the agent -----------------------------------------------------------------------------------------
@@ -247,6 +271,61 @@ async def test_an_interruption_of_nothing_does_nothing(name: str) -> None:
     assert len(of(events, TurnEnded)) == 2
 
 
+async def test_an_interruption_that_comes_too_late_cuts_no_new_turn() -> None:
+    """The runtime gives up the first turn while the network is just ending it."""
+
+    class Told(Outbox):
+        def put(self, event: EngineEvent) -> None:
+            super().put(event)
+            if isinstance(event, TurnEnded) and event.utterance_id == "u1":
+                stage.session.interrupt("u1")
+
+    stage = Stage(says("a", 240, turn=True), says("b", 240, turn=True), outbox=Told())
+    stage.units(2)
+    events = await stage.told()
+    assert stage.core.resumed == 1, "the break must not reach the next turn"
+    assert stage.core.forced == [False, False]
+    assert [event.utterance_id for event in events if isinstance(event, Speech)] == ["u1", "u2"]
+    assert [event.utterance_id for event in events if isinstance(event, TurnEnded)] == ["u1", "u2"]
+
+
+async def test_an_utterance_can_be_interrupted_as_soon_as_its_name_is_told() -> None:
+    class Told(Outbox):
+        def put(self, event: EngineEvent) -> None:
+            super().put(event)
+            if isinstance(event, Speech):
+                stage.session.interrupt(event.utterance_id)
+
+    stage = Stage(says(240, 480), outbox=Told())
+    stage.units(2)
+    events = await stage.told()
+    assert [len(event.pcm) for event in events if isinstance(event, Speech)] == [240]
+    assert stage.core.forced == [False, True]
+
+
+async def test_units_pushed_from_two_threads_are_taken_once_each() -> None:
+    stage = Stage()
+    audio = np.zeros(16_000, np.float32)
+    refused: list[int] = []
+
+    def pushes() -> None:
+        for index in range(100):
+            try:
+                stage.session.push(MediaUnit(index, index * 1000, audio))
+            except ValueError:
+                refused.append(index)
+
+    threads = [threading.Thread(target=pushes) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stage.work()
+    assert [feed["at_ms"] for feed in stage.core.fed] == [index * 1000 for index in range(len(stage.core.fed))]
+    assert len(stage.core.fed) + len(refused) == 200
+    await stage.told()
+
+
 # -- text and results ----------------------------------------------------------------------------------------------
 
 
@@ -339,8 +418,7 @@ async def test_what_is_no_snapshot_of_this_engine_is_refused_at_once() -> None:
     await stage.told()
 
 
-async def test_a_busy_session_gives_no_snapshot_and_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SNAPSHOT_WAIT_S", 0.01)
+async def test_a_busy_session_gives_no_snapshot_and_does_not_hang() -> None:
     caught: list[str] = []
 
     def busy() -> Iterator[Piece]:
@@ -352,4 +430,32 @@ async def test_a_busy_session_gives_no_snapshot_and_does_not_hang(monkeypatch: p
     stage = Stage(busy)
     stage.units()
     assert len(caught) == 1
+    assert stage.session.snapshot(), "the unit is over"
+    await stage.told()
+
+
+async def test_a_session_is_at_rest_once_it_has_said_that_a_unit_is_done() -> None:
+    taken: list[bytes] = []
+
+    class Told(Outbox):
+        def put(self, event: EngineEvent) -> None:
+            super().put(event)
+            if isinstance(event, UnitDone):
+                taken.append(stage.session.snapshot())
+
+    stage = Stage(outbox=Told())
+    stage.units(2)
+    assert len(taken) == 2
+    await stage.told()
+
+
+async def test_a_unit_that_broke_leaves_no_snapshot() -> None:
+    def breaks() -> Iterator[Piece]:
+        yield TextPiece("half")
+        raise RuntimeError("odd")
+
+    stage = Stage(breaks)
+    stage.units()
+    with pytest.raises(EngineError, match="broke in the middle"):
+        stage.session.snapshot()
     await stage.told()

@@ -97,6 +97,18 @@ def test_a_turn_that_outgrows_the_talker_goes_on_as_another() -> None:
     assert [chunk.position for chunk in speech.chunks] == [0]
 
 
+def test_what_is_drained_after_the_end_of_a_turn_stops_where_the_talker_is_full() -> None:
+    speech = _speech()
+    _say(speech)
+    cache = speech.talker.cache
+    cache.advance(cache.room() - (3 + 25) - 10)
+    parts = _say(speech, ends=True)
+    assert parts[0] == 24_000
+    assert len(speech.chunks) == 1
+    assert (speech.talker.position, speech.buffer) == (0, list(LEAD))
+    assert _say(speech) == [24_000]
+
+
 def test_next_turn_begins_like_the_first() -> None:
     speech, other = _speech(), _speech()
     _say(speech)

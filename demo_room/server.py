@@ -133,6 +133,7 @@ class RoomServer:
                 "languages": list(profile.languages),
                 "voices": {language: list(names) for language, names in (profile.voices or {}).items()},
                 "can_type": profile.capabilities.type,
+                "text_chars": profile.capabilities.text_chars,
                 "key_required": self.door.locked,
                 "recording": self.recording,
                 "sessions": {"open": len(self.conversations), "limit": self.conversations.limit},

@@ -308,6 +308,8 @@ class Capabilities:
     """The engine gives verdicts on overlaps by itself."""
     snapshot: bool = False
     vision: bool = False
+    text_chars: int = 4000
+    """Longest text that ``type`` and ``say`` take."""
 
 
 class EngineSession(ABC):
@@ -339,11 +341,14 @@ class EngineSession(ABC):
 
     @abstractmethod
     def type(self, text: str) -> None:
-        """Take typed text as the user's turn.  Raises :class:`Unsupported`."""
+        """Take typed text as the user's turn.
+
+        Raises :class:`Unsupported`, and :class:`EngineError` for more than ``capabilities.text_chars``.
+        """
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """Speak ``text`` word for word.  Raises :class:`Unsupported`."""
+        """Speak ``text`` word for word.  Raises as :meth:`type`."""
 
     @abstractmethod
     def inject(self, background: str) -> None:

@@ -14,7 +14,10 @@ import { TimelineView } from "./timeline-view.js";
 const $ = (id) => document.getElementById(id);
 const NO_MICROPHONE = "none";
 const THEMES = ["auto", "light", "dark"];
-const KEYBOARD = matchMedia("(hover: hover) and (pointer: fine)").matches;
+// Telephones have no keys, and some of them say that they have a mouse.
+const KEYBOARD = matchMedia("(hover: hover) and (pointer: fine) and (min-width: 521px)").matches;
+const COUNTED_FROM = 0.8;
+const PASSING = new Set(["refused", "bad_text", "unsupported", "command", "reply.failed"]);
 const preferences = loadPreferences();
 
 let info = null;
@@ -27,6 +30,7 @@ let listener = new ListenerLatency();
 let key = "";
 let failure = null;
 let fatal = null;
+let sent = "";
 
 const captions = new Captions($("captions"), $("captions-empty"), $("announcer"));
 const view = new TimelineView($("timeline"));
@@ -201,20 +205,28 @@ function playRemote(stream) {
 function onEvent(event) {
   timeline.apply(event, performance.now());
   captions.apply(event);
+  if (event.type === "session.configured" || (event.type === "user.text" && event.final)) {
+    if (event.typed) sent = "";
+    if (PASSING.has(failure?.code)) trouble(null);
+  }
   if (event.type === "agent.state") {
     agentState = event.state;
     showCallState();
   } else if (event.type === "latency") {
     $("latency-edge").textContent = seconds(event.edge_ms);
-    // The answer reaches this ear a little after the server has sent it.
-    setTimeout(() => {
-      const heard = listener.take(sound.now);
-      if (heard !== null) $("latency-listener").textContent = seconds(heard);
-    }, 600);
+    listener.expect(sound.now, (heard) => {
+      $("latency-listener").textContent = seconds(heard);
+    });
   } else if (event.type === "trouble") {
     const error = { code: event.code, message: event.message };
     if (event.fatal) fatal = error;
     trouble(error);
+    // What was not taken is not lost.
+    if (PASSING.has(event.code) && sent && $("typed").value === "") {
+      $("typed").value = sent;
+      countTyped();
+    }
+    sent = "";
   } else if (event.type === "session.started") {
     $("recording").hidden = !event.recording;
   }
@@ -249,7 +261,16 @@ function setMuted(muted) {
 function typeText(event) {
   event.preventDefault();
   const text = $("typed").value.trim();
-  if (text && call?.send({ type: "type", text })) $("typed").value = "";
+  if (!text || !call?.send({ type: "type", text })) return;
+  sent = text;
+  $("typed").value = "";
+  countTyped();
+}
+
+function countTyped() {
+  const { maxLength: limit, value } = $("typed");
+  $("typed-count").hidden = value.length < limit * COUNTED_FROM;
+  $("typed-count").textContent = `${value.length} / ${limit}`;
 }
 
 function configure() {
@@ -355,6 +376,8 @@ async function refreshInfo() {
   $("version").textContent = `Realtime-Venus ${info.version} · ${info.engine.name}`;
   $("recording").hidden = !info.recording;
   showPrivacy();
+  $("typed").maxLength = info.text_chars;
+  countTyped();
   $("loading").hidden = info.engine.state !== "loading";
   if (typeof info.engine.share === "number") $("loading").value = info.engine.share;
   else $("loading").removeAttribute("value");
@@ -385,6 +408,7 @@ $("without-microphone").addEventListener("click", () => {
 $("mute").addEventListener("click", () => setMuted(!call?.muted));
 $("interrupt").addEventListener("click", () => call?.send({ type: "interrupt" }));
 $("type-form").addEventListener("submit", typeText);
+$("typed").addEventListener("input", countTyped);
 $("key-form").addEventListener("submit", enterKey);
 $("microphone").addEventListener("change", changeMicrophone);
 $("voice").addEventListener("change", configure);

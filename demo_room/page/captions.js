@@ -14,6 +14,11 @@ export function tokens({ text, first_sample: first, end_sample: end }) {
   }));
 }
 
+function label(element, key) {
+  element.dataset.i18n = key;
+  element.textContent = t(key);
+}
+
 class Utterance {
   #words = [];
   #heard = 0;
@@ -44,7 +49,7 @@ class Utterance {
   end({ heard_samples: heard, interrupted }) {
     this.#over = true;
     this.#heard = Math.max(this.#heard, heard);
-    if (interrupted) this.bubble.tag(t("interrupted"));
+    if (interrupted) this.bubble.tag("interrupted");
     this.#paint(interrupted);
   }
 
@@ -55,6 +60,8 @@ class Utterance {
       const state = heard ? "heard" : dropped || this.#over ? "dropped" : "coming";
       if (element.dataset.state === state) continue;
       element.dataset.state = state;
+      if (state === "dropped") element.dataset.i18nTitle = "unheard";
+      else delete element.dataset.i18nTitle;
       element.title = state === "dropped" ? t("unheard") : "";
     }
   }
@@ -100,8 +107,8 @@ export class Captions {
     let bubble = this.#user.get(key);
     if (!bubble) {
       if (!event.text.trim()) return;
-      bubble = this.#bubble("user", t("you"));
-      if (event.typed) bubble.tag(t("typed"));
+      bubble = this.#bubble("user", "you");
+      if (event.typed) bubble.tag("typed");
       this.#user.set(key, bubble);
     }
     bubble.words.textContent = event.text;
@@ -120,7 +127,7 @@ export class Captions {
   #utterance(id) {
     let utterance = this.#agent.get(id);
     if (!utterance) {
-      utterance = new Utterance(this.#bubble("agent", t("venus")));
+      utterance = new Utterance(this.#bubble("agent", "venus"));
       this.#agent.set(id, utterance);
     }
     return utterance;
@@ -134,12 +141,13 @@ export class Captions {
     if (event.heard_text) this.#announce(t("venus"), event.heard_text);
   }
 
+  // `name` and tags are keys of i18n.js, and stay with the bubble for a page that changes its language.
   #bubble(side, name) {
     const root = document.createElement("article");
     root.className = `said ${side}`;
     const head = document.createElement("header");
     const who = document.createElement("b");
-    who.textContent = name;
+    label(who, name);
     const words = document.createElement("p");
     head.append(who);
     root.append(head, words);
@@ -148,9 +156,9 @@ export class Captions {
     return {
       root,
       words,
-      tag(text) {
+      tag(key) {
         const tag = document.createElement("small");
-        tag.textContent = text;
+        label(tag, key);
         head.append(tag);
       },
     };

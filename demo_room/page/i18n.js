@@ -1,4 +1,5 @@
-// Every word of the page, in English and Chinese.  `t` looks one up; `translate` fills in what the HTML marks with data-i18n.
+// Every word of the page, in English and Chinese.  `t` looks one up; `translate` fills in what is marked with data-i18n
+// (text) or data-i18n-title.
 
 const EN = {
   skip: "Skip to the call controls",
@@ -108,6 +109,8 @@ const EN = {
   error_room_gone: "The room was closed by the LiveKit server. Start again.",
   error_no_agent: "Venus did not come into the room. Start again.",
   error_command: "Venus could not do that: {message}",
+  error_refused: "Venus did not take that: {message}",
+  error_bad_text: "Venus did not take that: {message}",
   error_transport: "The server carries calls in another way now. Reload the page.",
   error_voice: "There is no such voice.",
   error_muted_device: "The system has muted the microphone.",
@@ -222,6 +225,8 @@ const ZH = {
   error_room_gone: "房间被 LiveKit 服务器关闭了，请重新开始。",
   error_no_agent: "Venus 没有进入房间，请重新开始。",
   error_command: "Venus 没能做到：{message}",
+  error_refused: "Venus 没有接受：{message}",
+  error_bad_text: "Venus 没有接受：{message}",
   error_transport: "服务器的通话方式变了，请刷新页面。",
   error_voice: "没有这个声音。",
   error_muted_device: "系统把麦克风静音了。",
@@ -251,4 +256,5 @@ export function has(key) {
 
 export function translate(root = document) {
   for (const element of root.querySelectorAll("[data-i18n]")) element.textContent = t(element.dataset.i18n);
+  for (const element of root.querySelectorAll("[data-i18n-title]")) element.title = t(element.dataset.i18nTitle);
 }

@@ -10,6 +10,7 @@ export class ListenerLatency {
   #lastUser = null;
   #lastVenus = -Infinity;
   #measured = null;
+  #awaited = null;
 
   // `at` is in seconds; loudness is RMS in [0, 1]; `outputS` is how long sound still travels to the ear.
   push({ at, microphone, venus }, outputS = 0) {
@@ -23,14 +24,22 @@ export class ListenerLatency {
     this.#lastVenus = at;
     if (!begins || this.#lastUser === null) return;
     const waited = at - this.#lastUser;
-    if (waited > 0.05 && waited < LONGEST_S) this.#measured = { at, milliseconds: Math.round((waited + outputS) * 1000) };
+    if (waited <= 0.05 || waited >= LONGEST_S) return;
+    const milliseconds = Math.round((waited + outputS) * 1000);
+    if (this.#awaited === null || at > this.#awaited.until) {
+      this.#measured = { at, milliseconds };
+    } else {
+      this.#awaited.show(milliseconds);
+      this.#awaited = null;
+    }
   }
 
-  // What was measured for the answer that the server has just reported, or null.
-  take(now) {
+  // The server has reported an answer at `now`: `show` gets what is measured for it.  Its first sound has been heard
+  // already, or is still on its way: where everything is late, at the first answer above all, for seconds.
+  expect(now, show) {
     const measured = this.#measured;
-    if (measured === null || now - measured.at > PAIRED_WITHIN_S) return null;
     this.#measured = null;
-    return measured.milliseconds;
+    this.#awaited = { until: now + PAIRED_WITHIN_S, show };
+    if (measured !== null && now - measured.at <= PAIRED_WITHIN_S) show(measured.milliseconds);
   }
 }

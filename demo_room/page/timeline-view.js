@@ -6,6 +6,7 @@ import { WINDOW_MS } from "./timeline.js";
 const PRESENT = 0.82;
 const LABEL_WIDTH = 64;
 const AXIS = 22;
+const NARROW_FONT = "10px system-ui, sans-serif";
 const COLOURS = ["user", "heard", "sent", "queued", "discarded", "latency", "line", "text", "muted", "decide", "surface"];
 
 export class TimelineView {
@@ -39,10 +40,12 @@ export class TimelineView {
       until: media + (WINDOW_MS * (1 - PRESENT)) / PRESENT,
     };
     const lane = (height - AXIS) / 4;
+    // On a narrow canvas the names stand inside the lanes, and other words keep clear of them.
+    const named = left === 0 ? this.#nameWidth("laneDecision") : 0;
     context.clearRect(0, 0, width, height);
     this.#grid(view, height, lane, media);
     this.#speech(timeline, view, lane * 0, lane, media);
-    this.#decisions(timeline, view, lane * 1, lane, media);
+    this.#decisions(timeline, view, lane * 1, lane, media, named);
     this.#venus(timeline, view, lane * 2, lane, media);
     this.#latency(timeline, view, lane * 3, lane);
     this.#present(view, height);
@@ -87,6 +90,11 @@ export class TimelineView {
     }
   }
 
+  #nameWidth(key) {
+    this.#context.font = NARROW_FONT;
+    return 8 + this.#context.measureText(t(key)).width;
+  }
+
   #names(view, lane) {
     const context = this.#context;
     const names = [t("laneYou"), t("laneDecision"), t("laneVenus"), t("laneLatency")];
@@ -95,7 +103,7 @@ export class TimelineView {
     context.textBaseline = "middle";
     names.forEach((name, index) => {
       if (view.left === 0) {
-        context.font = "10px system-ui, sans-serif";
+        context.font = NARROW_FONT;
         context.fillStyle = this.#colours.muted;
         context.fillText(name, 2, lane * index + 8);
       } else {
@@ -111,7 +119,7 @@ export class TimelineView {
     for (const { from, to } of timeline.speech) this.#block(view, from, to ?? media, top, lane, this.#colours.user);
   }
 
-  #decisions(timeline, view, top, lane, media) {
+  #decisions(timeline, view, top, lane, media, named) {
     const { decisions } = timeline;
     decisions.forEach(({ at, decision }, index) => {
       const until = decisions[index + 1]?.at ?? media;
@@ -122,7 +130,8 @@ export class TimelineView {
       this.#context.globalAlpha = speaks ? 0.9 : 0.28;
       this.#bar(x, top + lane * 0.42, end - x, lane * 0.16, this.#colours.decide);
       this.#context.globalAlpha = 1;
-      if (end - x > 44) this.#label(speaks ? t("speak") : t("listen"), x + 2, top + lane * 0.24, this.#colours.muted);
+      const from = Math.max(x, named);
+      if (end - from > 44) this.#label(speaks ? t("speak") : t("listen"), from + 2, top + lane * 0.24, this.#colours.muted);
     });
     let free = view.width;
     for (const { at, phase } of [...timeline.overlaps].reverse()) {

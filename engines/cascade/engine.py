@@ -27,7 +27,7 @@ from .ear import Ear
 from .parts import Recogniser, ReplyModel, TurnDetector, Voice, Voiced
 from .reply import Finished, Piece, Reply
 from .router import Embedder, FactRouter, Head
-from .session import CascadeSession
+from .session import LONGEST_TEXT, CascadeSession
 from .settings import CascadeSettings
 from .tts.voices import VoiceBook
 from .workers import Report, Workers
@@ -82,7 +82,14 @@ class CascadeEngine(Engine):
     languages = (Language.EN, Language.ZH)
     modalities = frozenset(("audio",))
     capabilities = Capabilities(
-        say=True, type=True, facts=True, persona=True, transcripts=True, overlap=True, snapshot=True
+        say=True,
+        type=True,
+        facts=True,
+        persona=True,
+        transcripts=True,
+        overlap=True,
+        snapshot=True,
+        text_chars=LONGEST_TEXT,
     )
 
     def __init__(self, settings: CascadeSettings, load_parts: Callable[[CascadeSettings], Parts]) -> None:

@@ -163,9 +163,9 @@ class CascadeSession(EngineSession):
 
     def _post_text(self, message: Typed | Line) -> None:
         if len(message.text) > LONGEST_TEXT:
-            told = f"a text has at most {LONGEST_TEXT} characters here; this one was not taken"
-            self._emit(Trouble(self._now_ms(), "text.too_long", told))
-        elif message.text:
+            # Raised and not told by an event: whoever shows what was typed must not take it for accepted.
+            raise EngineError(f"a text has at most {LONGEST_TEXT} characters here; this one was not taken")
+        if message.text:
             self._post(message)
 
     def _now_ms(self) -> int:

@@ -49,7 +49,7 @@ class ScriptedHost:
             "scripted",
             (Language.EN, Language.ZH),
             {Language.EN: ("hibari", "af_heart"), Language.ZH: ("zf_001",)},
-            Capabilities(type=True, transcripts=True),
+            Capabilities(type=True, transcripts=True, text_chars=60),
             max_sessions,
         )
         self.rooms: list[MediaRoom] = []
@@ -57,6 +57,8 @@ class ScriptedHost:
         self.commands: list[Command] = []
         self.samples = 0
         self.loudest = 0.0
+        self.refused = ""
+        """Why the next texts are not taken."""
         self.tone = Tone()
 
     async def converse(self, room: MediaRoom, options: SessionOptions) -> None:
@@ -79,7 +81,10 @@ class ScriptedHost:
     async def _obey(self, room: MediaRoom) -> None:
         async for command in room.commands():
             self.commands.append(command)
-            if isinstance(command, TypeText):
+            if isinstance(command, TypeText) and self.refused:
+                refused = {"code": "refused", "message": self.refused, "fatal": False}
+                play(room, [{"type": "trouble", "at_ms": 9000, **refused}])
+            elif isinstance(command, TypeText):
                 at = 9000
                 play(room, [_user(command.text, at, final=True, typed=True)])
             elif isinstance(command, Interrupt):

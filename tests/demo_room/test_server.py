@@ -65,6 +65,7 @@ async def test_info_says_what_the_page_needs(start: Start) -> None:
     assert info["languages"] == ["en", "zh"]
     assert info["voices"] == {"en": ["hibari", "af_heart"], "zh": ["zf_001"]}
     assert (info["can_type"], info["key_required"], info["recording"]) == (True, False, False)
+    assert info["text_chars"] == 60
 
 
 @pytest.mark.parametrize(

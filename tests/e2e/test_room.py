@@ -170,6 +170,84 @@ async def test_typing_and_choices_reach_the_server(start: Start) -> None:
         )
 
 
+async def test_a_text_may_be_as_long_as_the_engine_takes_and_is_counted(start: Start) -> None:
+    async with opened(start) as (_, made):
+        await begin(made.page)
+        typed, count = made.page.locator("#typed"), made.page.locator("#typed-count")
+        await typed.fill("x" * 47)
+        await expect(count).to_be_hidden()
+        await typed.press_sequentially("y" * 20)
+        await expect(typed).to_have_value("x" * 47 + "y" * 13)
+        await expect(count).to_have_text("60 / 60")
+
+
+async def test_what_was_refused_stays_typed_and_the_complaint_goes_with_the_next_success(start: Start) -> None:
+    async with opened(start) as (server, made):
+        page = made.page
+        await begin(page)
+        (room,) = server.host.rooms
+        server.host.refused = "A text has at most 5 characters here; this one was not taken."
+        await page.locator("#typed").fill("Why is it so?")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_contain_text("did not take that: A text has at most 5 characters")
+        await expect(page.locator("#typed")).to_have_value("Why is it so?")
+        await expect(page.locator(".said.user")).to_have_count(1)
+        server.host.refused = ""
+        await page.locator("#typed").fill("Why?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".said.user p").last).to_have_text("Why?")
+        await expect(page.locator("#trouble")).to_be_hidden()
+        await expect(page.locator("#typed")).to_have_value("")
+        stopped = {"type": "trouble", "at_ms": 9000, "code": "recording_stopped", "message": "The disk is full."}
+        room.publish({**stopped, "seq": 70, "fatal": False})
+        await expect(page.get_by_role("alert")).to_contain_text("The disk is full.")
+        await page.locator("#typed").fill("So?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".said.user p").last).to_have_text("So?")
+        await expect(page.get_by_role("alert")).to_contain_text("The disk is full.")
+
+
+async def test_bubbles_change_their_language_with_the_page(start: Start) -> None:
+    async with opened(start) as (server, made):
+        page = made.page
+        await begin(page)
+        await page.locator("#typed").fill("By hand")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".said.user small")).to_have_text("typed")
+        ended = {"type": "agent.utterance_ended", "at_ms": 12_000, "seq": 50, "utterance_id": "u1", "interrupted": True}
+        samples = {"heard_samples": 0, "total_samples": 144_000}
+        server.host.rooms[0].publish({**ended, **samples, "heard_text": "Hello,"})
+        dropped = page.locator(".said.agent span[data-state=dropped]").last
+        await expect(dropped).to_have_attribute("title", "not heard")
+        await page.get_by_role("button", name="把界面切换为中文").click()
+        await expect(page.locator(".said.user b").last).to_have_text("你")
+        await expect(page.locator(".said.user small")).to_have_text("打字")
+        await expect(page.locator(".said.agent small")).to_have_text("被打断")
+        await expect(dropped).to_have_attribute("title", "未听到")
+        await expect(page.locator(".said.user p").last).to_have_text("By hand")
+
+
+async def test_an_answer_is_measured_at_the_ear_whenever_its_first_sound_comes(start: Start) -> None:
+    """Reported by the server in second 3; the user fell silent in second 2."""
+    measure = """async ([sounds, reported]) => {
+      const { ListenerLatency } = await import("/page/latency.js");
+      const listener = new ListenerLatency();
+      const shown = [];
+      for (let step = 0; step < 1000; step += 1) {
+        const at = step / 100;
+        const loud = sounds.some(([from, until]) => at >= from && at < until);
+        listener.push({ at, microphone: at < 2 ? 0.2 : 0.0005, venus: loud ? 0.1 : 0 }, 0.05);
+        if (step === reported * 100) listener.expect(at, (milliseconds) => shown.push(milliseconds));
+      }
+      return shown;
+    }"""
+    async with start() as server, launched() as browser, tab(browser) as made:
+        await made.page.goto(server.address)
+        for first, shown in ((2.9, [950]), (3.1, [1150]), (5.5, [3550]), (8, [])):
+            measured = await made.page.evaluate(measure, [[[first, first + 1]], 3])
+            assert measured == pytest.approx(shown, abs=25), first
+
+
 async def test_the_keyboard_is_enough(start: Start) -> None:
     async with opened(start) as (server, made):
         page = made.page
@@ -307,6 +385,46 @@ async def test_a_telephones_width_is_enough_and_chinese_is_spoken(start: Start) 
         await page.get_by_role("button", name="Show the page in English").click()
         await expect(page.locator("#state")).to_have_text("Speaking")
         assert await page.evaluate("document.documentElement.lang") == "en"
+
+
+async def test_on_a_telephone_no_keys_are_named_and_no_words_overlap(start: Start) -> None:
+    async with (
+        start() as server,
+        launched() as browser,
+        tab(browser, width=360) as narrow,
+        tab(browser) as wide,
+    ):
+        for made, hint in ((narrow, ""), (wide, "M mutes, Esc stops her speaking.")):
+            await made.page.add_init_script(_NOTE_WORDS)
+            await made.page.goto(server.address)
+            await begin(made.page)
+            await expect(made.page.locator("#hint")).to_have_text(hint)
+        # Half a minute later the bar of her speaking reaches under the name of its lane.
+        room = server.host.rooms[0]
+        room.publish({"type": "agent.state", "at_ms": 40_000, "seq": 60, "state": "speaking"})
+        speaks, name = await narrow.page.evaluate(
+            """async () => {
+              for (;;) {
+                window.words.length = 0;
+                await new Promise(requestAnimationFrame);
+                await new Promise(requestAnimationFrame);
+                const of = (wanted) => window.words.find(({ text }) => text === wanted);
+                if (of("speaks")?.x < 120 && of("Decides")) return [of("speaks"), of("Decides")];
+              }
+            }"""
+        )
+        assert speaks["x"] > name["x"] + name["width"]
+
+
+_NOTE_WORDS = """
+  window.words = [];
+  const fillText = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    window.words.push({ text, x, y, width: this.measureText(text).width });
+    if (window.words.length > 200) window.words.splice(0, 100);
+    fillText.call(this, text, x, y);
+  };
+"""
 
 
 async def test_everything_has_a_name_for_screen_readers(start: Start) -> None:

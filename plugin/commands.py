@@ -162,7 +162,7 @@ def ask(
     context: typer.Context,
     question: Annotated[str, typer.Argument(help="What you want to know.")],
     audio: Annotated[Path | None, typer.Option("--audio", help="A sound file.")] = None,
-    video: Annotated[Path | None, typer.Option("--video", help="A video file, of 10 minutes at most.")] = None,
+    video: Annotated[Path | None, typer.Option("--video", help="A video file, of about 8 minutes at most.")] = None,
     image: Annotated[list[Path] | None, typer.Option("--image", help="A picture; may be given repeatedly.")] = None,
     model: ModelOption = None,
     device: DeviceOption = None,
@@ -170,24 +170,23 @@ def ask(
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, max=32_768, help="Longest answer.")] = 1024,
 ) -> None:
     """Ask the omni network about a recording, a video or pictures; prints its answer."""
-    from ..engines.omni.ask import Subject
+    from ..engines.omni.ask import Subject, read_limits
     from ..engines.omni.ask import ask as answers
     from ..engines.store.settings import ModelsSettings
     from .ask import moments, read_image
 
     if video is not None and (audio is not None or image):
         raise ConverseFailed("Give --video alone: it brings its own sound and pictures.")
+    sections = cast("Sections", context.obj or _Defaults())
+    own = cast("OmniSettings", engine_settings(sections, "omni", model, device, dtype))
+    files = sections.section(ModelsSettings)
     if video is not None:
-        subject = Subject(moments=moments(_video(video)))
+        subject = Subject(moments=moments(_video(video), read_limits(own, files, max_tokens=max_tokens)))
     else:
         pictures = [read_image(path) for path in image or ()]
         subject = Subject(images=pictures, sound=None if audio is None else _recording(audio, None).audio)
-    sections = cast("Sections", context.obj or _Defaults())
-    own = cast("OmniSettings", engine_settings(sections, "omni", model, device, dtype))
     with shown_progress(Console(stderr=True)) as progress:
-        pieces = answers(
-            question, subject, own, sections.section(ModelsSettings), max_tokens=max_tokens, progress=progress.update
-        )
+        pieces = answers(question, subject, own, files, max_tokens=max_tokens, progress=progress.update)
         first = next(pieces, "")  # by then everything is loaded
     typer.echo(first, nl=False)
     for piece in pieces:

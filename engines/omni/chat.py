@@ -20,7 +20,7 @@ from ..protocol import escape
 from .draws import Draws, SeededDraws, inverse_cdf
 from .feeding import Part, mix
 from .hearing import Hearing
-from .images import ImageSlices, slice_image
+from .images import PatchedImage, slice_image
 from .kv import KVCache
 from .model import OmniModel
 from .sampler import penalised_argmax
@@ -31,6 +31,10 @@ from .words import Characters
 
 _PIECE: Final = 1024
 """Positions that are prefilled at once: the attention mask of a long prompt would take gigabytes."""
+
+
+Grid = tuple[int, int]
+"""Columns and rows of a picture's slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,7 @@ class _Layout:
                 self._message(messages[int(piece)], seen, heard)
         return Prompt(self._text, self._ids, self._images, self._sounds, mix(self._model, self._parts))
 
-    def _message(self, message: Message, seen: Iterator[tuple[ImageSlices, Tensor]], heard: Iterator[Tensor]) -> None:
+    def _message(self, message: Message, seen: Iterator[tuple[Grid | None, Tensor]], heard: Iterator[Tensor]) -> None:
         between = "" if self._settings.joined else "\n"
         words = ""
         for index, content in enumerate(message.content):
@@ -226,7 +230,7 @@ class _Layout:
         self._ids += [self._model.tokens.ids.unk] * len(rows)
         self._parts.append(rows)
 
-    def _picture(self, slices: ImageSlices, rows: Tensor) -> None:
+    def _picture(self, grid: Grid | None, rows: Tensor) -> None:
         tokens, ids = self._model.tokens, self._model.tokens.ids
         self._text += "<image>./</image>"
         if self._numbered:
@@ -235,7 +239,7 @@ class _Layout:
         self._append([ids.image])
         self._embedded(rows[0], self._images)
         self._append([ids.image_end])
-        columns = slices.grid[0] if slices.grid else 1
+        columns = grid[0] if grid else 1
         for index, embeddings in enumerate(rows[1:]):
             if index and index % columns == 0:
                 self._append(tokens.encode("\n"))
@@ -252,8 +256,8 @@ class _Layout:
         self._embedded(rows, self._sounds)
         self._append([ids.audio_end])
 
-    def _see(self, messages: Sequence[Message]) -> list[tuple[ImageSlices, Tensor]]:
-        """Slices and embeddings ``[slices, 64, hidden]`` of every picture, encoded together."""
+    def _see(self, messages: Sequence[Message]) -> list[tuple[Grid | None, Tensor]]:
+        """Grid and embeddings ``[slices, 64, hidden]`` of every picture, encoded together."""
         model = self._model
         images = [each.image for message in messages for each in message.content if isinstance(each, Picture)]
         if not images:
@@ -262,9 +266,21 @@ class _Layout:
             raise EngineError(
                 "this checkpoint has no vision tower: leave the pictures out, or load the omni checkpoint"
             )
-        cut = [slice_image(image, model.config.slices, self._slices) for image in images]
-        rows = iter(encode_images(model.vision, model.resampler, [patch for each in cut for patch in each.patches]))
-        return [(each, torch.stack([next(rows) for _ in each.patches])) for each in cut]
+        cut: list[tuple[Grid | None, int]] = []
+
+        def patches() -> Iterator[PatchedImage]:
+            for image in images:
+                slices = slice_image(image, model.config.slices, self._slices)
+                cut.append((slices.grid, len(slices.patches)))
+                yield from slices.patches
+
+        rows = encode_images(model.vision, model.resampler, patches())
+        seen: list[tuple[Grid | None, Tensor]] = []
+        start = 0
+        for grid, count in cut:
+            seen.append((grid, rows[start : start + count]))
+            start += count
+        return seen
 
     def _hear(self, messages: Sequence[Message]) -> list[Tensor]:
         """Embeddings ``[n, hidden]`` of every sound."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import cast
 
 import torch
@@ -13,13 +14,15 @@ from .resampler import Resampler
 from .vision import VisionTower, position_ids
 
 
-def encode_images(vision: VisionTower, resampler: Resampler, patches: Sequence[PatchedImage]) -> Tensor:
+def encode_images(vision: VisionTower, resampler: Resampler, patches: Iterable[PatchedImage]) -> Tensor:
     """Embeddings of ``patches``, ``[B, query_num, hidden]``, on the device and in the type of the modules.
 
-    They are one batch, padded to the largest; only more than the configured number are taken in several.
+    They are one batch, padded to the largest; only more than the configured number are taken in several, of which one
+    is held at a time.
     """
-    parts = [patches[first : first + resampler.most] for first in range(0, len(patches), resampler.most)]
-    seen = [cast("Tensor", resampler(vision(*batched(vision, part)), [each.size for each in part])) for part in parts]
+    waiting, seen = iter(patches), list[Tensor]()
+    while part := list(islice(waiting, resampler.most)):
+        seen.append(cast("Tensor", resampler(vision(*batched(vision, part)), [each.size for each in part])))
     return torch.cat(seen) if seen else resampler.query.new_empty(0, *resampler.query.shape)
 
 

@@ -29,5 +29,5 @@ def test_without_a_package_every_module_names_the_extra_and_all_else_works(missi
     command = [sys.executable, "-c", WITHOUT.format(missing=missing)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    told = "realtime_venus.engines.omni needs the 'omni' extra: pip install 'realtime-venus[omni]'"
-    assert done.stdout.splitlines() == [told] * 3
+    told = "needs the 'omni' extra: pip install 'realtime-venus[omni]'"
+    assert [line.endswith(told) for line in done.stdout.splitlines()] == [True] * 3

@@ -30,6 +30,10 @@ LONGEST_S: Final = 4 * 3600
 _SLACK: Final = INPUT_HZ // 20
 """Samples by which a time stamp may differ from where the sound is, before it counts as a gap."""
 _MOST_PIXELS: Final = 64_000_000
+_SHORT_S: Final = 600
+_BYTES_PER_S: Final = 250
+"""Silence that a file can ask for: ten minutes, and as much as it would hold of the thinnest of videos.  Time stamps
+and lengths are only claims, and silence takes memory."""
 
 
 class BadVideo(BadAudio):
@@ -92,23 +96,42 @@ def read_video(path: Path) -> VideoFile:
             raise BadVideo(f"{path} holds neither sound nor pictures.")
         if length_s > LONGEST_S:
             raise BadVideo(f"{path} lasts {length_s / 3600:.1f} hours; cut it into parts of {LONGEST_S // 3600} hours.")
-        samples, broken = _sound(container) if sounds else (np.zeros(0, np.float32), 0)
+        most = _most_samples(path)
+        samples, broken = _sound(container, most) if sounds else (np.zeros(0, np.float32), 0)
     video = VideoFile(path, samples, sounds, pictures, broken)
     seen = next(video.frames(1000), None) is not None
     if not seen and not len(samples):
         raise BadVideo(f"{path} holds nothing that can be decoded. It may be cut off or of an unknown kind.")
-    wanted = min(round(length_s * INPUT_HZ), LONGEST_S * INPUT_HZ)
-    if seen and len(samples) < wanted:  # there is no sound, or the pictures go on
-        samples = np.concatenate([samples, np.zeros(wanted - len(samples), np.float32)])
+    if seen:
+        wanted = min(round((_shown_s(path) or length_s) * INPUT_HZ), most)
+        if len(samples) < wanted:  # there is no sound, or the pictures go on
+            samples = np.concatenate([samples, np.zeros(wanted - len(samples), np.float32)])
     if not len(samples):
         raise BadVideo(f"{path} does not say how long it is, and has no sound. Copy it into an mp4 file.")
     return replace(video, audio=samples)
 
 
-def _sound(container: InputContainer) -> tuple[FloatPcm, int]:
+def _most_samples(path: Path) -> int:
+    """Up to where silence is put into the sound of a file."""
+    return min(_SHORT_S + path.stat().st_size // _BYTES_PER_S, LONGEST_S) * INPUT_HZ
+
+
+def _shown_s(path: Path) -> float:
+    """When the last picture ends, by the time stamps of what is there; nothing is decoded."""
+    with _opened(path) as container:
+        start_s, end_s = _start_s(container), 0.0
+        for packet in _packets(container, container.streams.video[0]):
+            if packet.pts is not None:
+                end_s = max(end_s, float((packet.pts + (packet.duration or 0)) * packet.time_base) - start_s)
+    return end_s
+
+
+def _sound(container: InputContainer, most: int) -> tuple[FloatPcm, int]:
     """The sound of a video, and how many packets of it could not be decoded."""
-    start_s, sound, broken = _start_s(container), _Sound(), 0
+    start_s, sound, broken = _start_s(container), _Sound(most), 0
     for decoded in _decoded(container, container.streams.audio[0]):
+        if sound.full:
+            break
         broken += decoded is None
         for frame in decoded or ():
             if isinstance(frame, AudioFrame):
@@ -135,18 +158,24 @@ def _decoded(container: InputContainer, stream: Stream) -> Iterator[list[AudioFr
 
 
 class _Sound:
-    """Sound put where its time stamps say it belongs."""
+    """Sound put where its time stamps say it belongs, with silence up to ``most`` samples."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._resampler = AudioResampler("flt", "mono", INPUT_HZ)
         self._parts: list[FloatPcm] = []
         self._length = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it is as long as any file may be."""
+        return self._length >= LONGEST_S * INPUT_HZ
 
     def add(self, frame: AudioFrame, start_s: float) -> None:
         """Append a decoded frame; what overlaps earlier sound is joined to its end."""
         if frame.time is not None:
             at = round((frame.time - start_s) * INPUT_HZ)
-            gap = min(at, LONGEST_S * INPUT_HZ) - self._length
+            gap = min(at, self._most) - self._length
             if gap > _SLACK:
                 self._put(np.zeros(gap, np.float32))
         frame.pts = None  # the resampler would refuse time stamps that jump
@@ -167,7 +196,8 @@ class _Sound:
 
 def _opened(path: Path) -> InputContainer:
     try:
-        return av.open(str(path), metadata_errors="replace")
+        # named as a file, and nothing but files is followed: neither its name nor its content leads elsewhere
+        return av.open(f"file:{path}", metadata_errors="replace", container_options={"protocol_whitelist": "file"})
     except (FFmpegError, OSError) as error:
         reason = error.strerror or str(error)
         raise BadVideo(f"{path} cannot be read as a video: {reason}. It may be cut off, or no video.") from error

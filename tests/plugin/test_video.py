@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import av
 import numpy as np
@@ -145,6 +146,43 @@ def test_what_is_no_video_is_refused_in_words(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])  # what an mp4 is made of stands at its end
     with pytest.raises(BadVideo):
         read_video(path)
+
+
+def test_a_length_that_is_only_claimed_takes_no_memory(tmp_path: Path) -> None:
+    """A file of kilobytes that says it lasts almost four hours."""
+    path = record(tmp_path / "a.mkv", pictures=10)
+    whole, head = path.read_bytes(), b"\x44\x89\x88"  # the element that holds the length, in milliseconds
+    assert whole.count(head) == 1
+    at = whole.index(head) + len(head)
+    path.write_bytes(whole[:at] + struct.pack(">d", 3.9 * 3_600_000) + whole[at + 8 :])
+    with av.open(str(path)) as container:
+        assert (container.duration or 0) > 3.8 * 3600 * 1_000_000
+    assert len(read_video(path).audio) / 16_000 == pytest.approx(2, abs=0.3)
+
+
+def test_silence_before_late_sound_is_bounded_by_the_size_of_the_file(tmp_path: Path) -> None:
+    path = record(tmp_path / "a.mkv", pictures=5, sound=tone(1), sound_from_s=3 * 3600)
+    video = read_video(path)
+    most_s = 600 + path.stat().st_size / 250
+    assert most_s < 1200
+    assert most_s - 2 < len(video.audio) / 16_000 < most_s + 2
+    assert peak_hz(video.audio[-12_000:]) == pytest.approx(440, abs=3)
+
+
+def test_a_file_leads_to_nothing_but_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record(Path("a.mkv"), pictures=10).rename("concat:b.mkv")  # which means another file to FFmpeg
+    asked: list[object] = []
+    opens = cast("Callable[..., object]", av.open)
+
+    def noted(file: str, **options: Any) -> object:
+        asked.append(options["container_options"])
+        return opens(file, **options)
+
+    monkeypatch.setattr(av, "open", noted)
+    assert len(list(read_video(Path("concat:b.mkv")).frames(1000))) == 2
+    assert asked
+    assert all(one == {"protocol_whitelist": "file"} for one in asked)
 
 
 def test_pictures_are_decoded_ahead_and_closing_ends_it(tmp_path: Path) -> None:

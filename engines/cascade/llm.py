@@ -58,6 +58,7 @@ class _Params(Protocol):
     fit_params: bool
     ui: bool
     endpoint_slots: bool
+    endpoint_metrics: bool
     n_threads_http: int
     hostnames: list[str]
 
@@ -68,6 +69,8 @@ class _Native(Protocol):
     def handle_completions(
         self, request: Mapping[str, object], on_chunk: Callable[[Mapping[str, object]], bool]
     ) -> object: ...
+
+    def handle_metrics(self) -> object: ...
 
 
 class _Library(Protocol):
@@ -212,16 +215,20 @@ def _start(path: Path, options: LlamaOptions) -> _Native:
     params.fit_params = False
     params.ui = False
     params.endpoint_slots = False
+    params.endpoint_metrics = True
     params.n_threads_http = 1
     with tempfile.TemporaryDirectory(prefix="venus-") as private:
         params.hostnames = [str(Path(private) / "llama.sock")]
         try:
-            return _xllamacpp.Server(params)
+            native = _xllamacpp.Server(params)
         except RuntimeError as error:
             raise EngineError(
                 f"{path} could not be loaded as a language model (damaged, or too little memory): {error} "
                 "Run `venus models verify`."
             ) from error
+    # Freed before its loop has begun to run, it would wait for the loop's end for ever: an answer shows that it runs.
+    native.handle_metrics()
+    return native
 
 
 def _error_of(chunk: Mapping[str, object]) -> str | None:

@@ -59,6 +59,9 @@ class Busy:
     def __del__(self) -> None:
         self._freed.set()
 
+    def handle_metrics(self) -> str:
+        return ""
+
     def handle_completions(
         self, request: Mapping[str, object], on_chunk: Callable[[Mapping[str, object]], bool]
     ) -> None:
@@ -205,6 +208,12 @@ def test_unknown_slots_and_a_closed_model_are_refused(models: Store) -> None:
     short.close()
     with pytest.raises(EngineError, match="closed"):
         ask(short, "hi")
+
+
+@pytest.mark.models
+def test_a_model_may_be_closed_at_once(models: Store) -> None:
+    for _ in range(3):
+        LlamaReplyModel(models.path(FILE), LlamaOptions(context_tokens=128, threads=1)).close()
 
 
 @pytest.mark.models

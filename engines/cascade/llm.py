@@ -70,6 +70,10 @@ class _Native(Protocol):
         self, request: Mapping[str, object], on_chunk: Callable[[Mapping[str, object]], bool]
     ) -> object: ...
 
+
+class _Server(_Native, Protocol):
+    """What is used of it at its start as well."""
+
     def handle_metrics(self) -> object: ...
 
 
@@ -77,7 +81,7 @@ class _Library(Protocol):
     """What is used of the untyped module ``xllamacpp``."""
 
     CommonParams: Callable[[], _Params]
-    Server: Callable[[_Params], _Native]
+    Server: Callable[[_Params], _Server]
 
 
 _xllamacpp = cast(_Library, xllamacpp)

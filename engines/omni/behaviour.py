@@ -7,7 +7,7 @@ both.  All that differs between the three is a field of :class:`Rules` or a defa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -92,24 +92,7 @@ _HUB: Final = Rules(
     seeded_noise=False,
     frozen_conformer=True,
 )
-_DEMO: Final = Rules(
-    closing=Closing.ON_CALL,
-    flush_always=True,
-    silence_when_listening=True,
-    silence_when_empty=True,
-    forced_listen_resets_talker=False,
-    listen_after_turn_ends_it=False,
-    drain_chunks=0,
-    decision_after_text=False,
-    failed_unit_leaves_mark=True,
-    break_closes_turn=False,
-    private_spans=False,
-    clear_encoder_at_start=False,
-    stale_mel_floor=True,
-    visible_padding=True,
-    seeded_noise=False,
-    frozen_conformer=True,
-)
+_DEMO: Final = replace(_HUB, closing=Closing.ON_CALL, flush_always=True, silence_when_empty=True)
 _VENUS: Final = Rules(
     closing=Closing.RIDING,
     flush_always=False,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from .base import EngineError, EngineEvent, Trouble
 
 UNREAD = 16_384
-"""Events that may wait to be read; beyond it nobody is there and the session ends."""
+"""Events that may wait to be read: half an hour of them; beyond it nobody is there and the session ends."""
 
 
 class Outbox:

@@ -8,7 +8,6 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -24,6 +23,7 @@ from ..base import (
     Trouble,
     Unsupported,
 )
+from ..outbox import UNREAD, Outbox
 from .conductor import Conductor
 from .dialogue import Dialogue
 from .inbox import Begin, HeardTold, Input, Interrupted, Line, OverlapTold, Typed
@@ -34,8 +34,6 @@ _log = logging.getLogger(__name__)
 
 INBOX = 4096
 """Messages that may wait; beyond it the engine is taken to be stuck and the session ends with an error."""
-UNREAD = 16_384
-"""Events that may wait to be read: half an hour of them; beyond it nobody is there and the session ends."""
 LONGEST_TEXT = 1000
 """Characters of typed text or of a line to say: what the model's context holds beside the conversation."""
 
@@ -60,16 +58,10 @@ class CascadeSession(EngineSession):
         unread: int = UNREAD,
         close_s: float = CLOSE_S,
     ) -> None:
-        self._unread = unread
+        self._out = Outbox(unread)
         self._close_s = close_s
         self._unit_samples = unit_ms * INPUT_HZ // 1000
         self._inbox: queue.Queue[Input | None] = queue.Queue(INBOX)
-        self._out: deque[EngineEvent] = deque()
-        self._out_lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake = asyncio.Event()
-        self._over = False
-        self._streaming = False
         self._next_index = 0
         self._dialogue = dialogue
         self._closed = closed
@@ -77,7 +69,7 @@ class CascadeSession(EngineSession):
         self._closing = False
         self._shutting: Future[None] | None = None
         self._workers = workers(self._post)
-        self._conductor = build(self._emit, self._workers, self._post)
+        self._conductor = build(self._out.put, self._workers, self._post)
         self._thread = daemons.begin(self._run, "venus-conductor", self._leave)
         self._post(Begin())
 
@@ -121,45 +113,8 @@ class CascadeSession(EngineSession):
 
     # -- output -----------------------------------------------------------------------------------------------------
 
-    async def _stream(self) -> AsyncIterator[EngineEvent]:
-        self._loop = asyncio.get_running_loop()
-        while True:
-            self._wake.clear()
-            with self._out_lock:
-                ready, self._out = self._out, deque()
-                over = self._over
-            for event in ready:
-                yield event
-                if isinstance(event, Trouble) and event.fatal:
-                    return
-            if over:
-                return
-            await self._wake.wait()
-
     def events(self) -> AsyncIterator[EngineEvent]:
-        if self._streaming:
-            raise EngineError("the events of a session can be asked for once")
-        self._streaming = True
-        return self._stream()
-
-    def _emit(self, event: EngineEvent) -> None:
-        with self._out_lock:
-            if len(self._out) >= self._unread:
-                # What is said from here on is lost with the session.
-                if self._closing:
-                    return
-                self._closing = True
-                event = Trouble(event.at_ms, "engine.unread", "nobody reads what the engine says", fatal=True)
-            self._out.append(event)
-        self._rouse()
-
-    def _rouse(self) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(self._wake.set)
-            except RuntimeError:  # the loop closed between the two lines: nobody listens any more
-                self._loop = None
+        return self._out.read()
 
     def _post_text(self, message: Typed | Line) -> None:
         if len(message.text) > LONGEST_TEXT:
@@ -174,20 +129,20 @@ class CascadeSession(EngineSession):
     # -- the conductor's thread ---------------------------------------------------------------------------------------
 
     def _post(self, message: Input) -> None:
-        if self._closing:
+        if self._closing or self._out.shut:
             return
         try:
             self._inbox.put_nowait(message)
         except queue.Full:
-            self._emit(Trouble(0, "engine.stalled", "the engine takes no more input", fatal=True))
+            self._out.put(Trouble(0, "engine.stalled", "the engine takes no more input", fatal=True))
 
     def _run(self) -> None:
         try:
-            while not self._closing and (message := self._inbox.get()) is not None:
+            while not (self._closing or self._out.shut) and (message := self._inbox.get()) is not None:
                 self._conductor.handle(message)
         except Exception as error:  # noqa: BLE001 - the thread's last line: whatever it was, the session must say so
             _log.exception("the conductor of a session broke")
-            self._emit(Trouble(0, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
+            self._out.put(Trouble(0, "engine.broken", f"{type(error).__name__}: {error}", fatal=True))
 
     def _leave(self) -> None:
         """Let the thread end soon."""
@@ -216,7 +171,5 @@ class CascadeSession(EngineSession):
         self._thread.join(self._close_s)
         self._conductor.stop()  # its last message may have begun another reply
         self._workers.close(max(0.0, until_s - time.monotonic()))
-        with self._out_lock:
-            self._over = True
-        self._rouse()
+        self._out.end()
         self._closed()

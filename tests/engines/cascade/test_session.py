@@ -30,10 +30,11 @@ from realtime_venus.engines.cascade.conductor import Conductor
 from realtime_venus.engines.cascade.dialogue import Dialogue
 from realtime_venus.engines.cascade.ear import PATIENCE_MS, Ear
 from realtime_venus.engines.cascade.reply import Reply
-from realtime_venus.engines.cascade.session import INBOX, UNREAD, CascadeSession
+from realtime_venus.engines.cascade.session import INBOX, CascadeSession
 from realtime_venus.engines.cascade.settings import CascadeSettings
 from realtime_venus.engines.cascade.tts.voices import VoiceBook, VoiceEntry
 from realtime_venus.engines.cascade.workers import Report, Workers
+from realtime_venus.engines.outbox import UNREAD
 
 from ...kit.cascade import DEADLINE_S, Gate, Hears, KnowsAll, Surely, Tone, Words
 from ...kit.sessions import Loud

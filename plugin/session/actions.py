@@ -120,6 +120,7 @@ class Recover:
     """Start anew what stalled: the engine's session, or the room's pulling."""
 
     what: Literal["engine", "playout"]
+    stalled_ms: int
 
 
 @dataclass(frozen=True, slots=True)

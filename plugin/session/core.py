@@ -356,7 +356,7 @@ class SessionCore:
     def _recover(self, what: str, stalled_ms: int, now: Now) -> list[Action]:
         actions: list[Action] = [Emit(ev.Recovered(at_ms=now.ms, stalled_ms=stalled_ms, what=what))]
         if what == "playout":
-            return [*actions, Recover("playout")]
+            return [*actions, Recover("playout", stalled_ms)]
         if self._recoveries >= self._settings.max_recoveries:
             return self.trouble("engine_stalled", "The engine makes no progress any more.", now, fatal=True)
         self._recoveries += 1
@@ -364,7 +364,7 @@ class SessionCore:
         self._thinking = False  # whatever the old engine session was about to say is gone with it
         for utterance_id in list(self._live):
             actions += [Flush(utterance_id), *self._give_up(utterance_id, now)]
-        return [*actions, Recover("engine")]
+        return [*actions, Recover("engine", stalled_ms)]
 
     def _state_change(self, now: Now) -> list[Action]:
         if any(utterance.begun for utterance in self._live.values()):

@@ -361,8 +361,8 @@ class Session:
                 self._link.interrupt(utterance_id)
             case act.TellTyped() | act.TellSay() | act.TellConfigure():
                 self._tell(action)
-            case act.Recover(what):
-                self._recover(what)
+            case act.Recover(what, stalled_ms):
+                self._recover(what, stalled_ms)
             case act.End(reason):
                 self.stop(reason)
 
@@ -389,11 +389,20 @@ class Session:
         else:
             self._apply(self._core.done(action, self._now()))
 
-    def _recover(self, what: str) -> None:
-        _log.warning("no progress, starting anew", extra={"session": self.session_id, "what": what})
+    def _recover(self, what: str, stalled_ms: int) -> None:
+        told = {"session": self.session_id, "what": what}
         if what == "playout":
+            words = (
+                "the room has fetched no sound for %.1f s and is asked anew: look at the network, the page and the load"
+            )
+            _log.warning(words, stalled_ms / 1000, extra=told)
             self._room.play(self)
         else:
+            words = (
+                "the engine has finished nothing for %.1f s and is started anew: it hangs, or the machine is too busy; "
+            )
+            words += "end other programs, allow fewer sessions, or raise VENUS_SESSION__WATCHDOG_S"
+            _log.warning(words, stalled_ms / 1000, extra=told)
             self._restart.set()
 
     def _emit(self, event: TimelineEvent) -> None:

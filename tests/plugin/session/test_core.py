@@ -183,7 +183,7 @@ def test_units_that_get_done_reset_the_count_of_recoveries() -> None:
     for second in (0, 20, 40):
         made.pushed(0, at(second * 1000))
         actions = made.tick(at(second * 1000 + 10_000), pulled_frames=0, speech_waits=False)
-        assert act.Recover("engine") in actions
+        assert act.Recover("engine", 10_000) in actions
         made.pushed(0, at(second * 1000 + 10_000))
         made.engine_event(UnitDone(0, 0), at(second * 1000 + 11_000))
 

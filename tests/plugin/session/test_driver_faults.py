@@ -78,7 +78,7 @@ def test_speech_out_of_order_gives_the_utterance_up() -> None:
 # -- liveness and ends -----------------------------------------------------------------------------------------------
 
 
-def test_a_stalled_engine_is_replaced_and_the_conversation_carried_over() -> None:
+def test_a_stalled_engine_is_replaced_and_the_conversation_carried_over(caplog: pytest.LogCaptureFixture) -> None:
     def on_unit(session: FakeSession, unit: MediaUnit) -> None:
         answering(1500, 1.0)(session, unit)
         session.engine.stalled = session.number == 0 and unit.start_ms >= 2000
@@ -89,6 +89,8 @@ def test_a_stalled_engine_is_replaced_and_the_conversation_carried_over() -> Non
     recovered = result.one(ev.Recovered)
     assert recovered.what == "engine"
     assert 10_000 <= recovered.stalled_ms <= 10_300
+    assert "the engine has finished nothing for 10." in caplog.text
+    assert "VENUS_SESSION__WATCHDOG_S" in caplog.text
     first, second = result.engine.sessions
     assert first.closed
     assert second.restored == b"snapshot of 0"
@@ -104,7 +106,7 @@ def test_an_utterance_that_never_ends_is_recovered_from() -> None:
     assert result.states()[-1] == "listening"
 
 
-def test_a_room_that_stops_pulling_is_asked_again() -> None:
+def test_a_room_that_stops_pulling_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     class Deaf(MemoryRoom):
         asked = 0
 
@@ -115,6 +117,7 @@ def test_a_room_that_stops_pulling_is_asked_again() -> None:
 
     result = run(voice(total_ms=16000), FakeEngine(answering(1500, 1.0)), made=Deaf)
     assert result.one(ev.Recovered).what == "playout"
+    assert "the room has fetched no sound for 10." in caplog.text
     assert result.one(ev.UtteranceEnded).heard_samples == 24000
 
 

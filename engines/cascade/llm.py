@@ -63,15 +63,15 @@ class _Params(Protocol):
     hostnames: list[str]
 
 
-class _Native(Protocol):
-    """What is used of ``xllamacpp.Server``."""
+class NativeModel(Protocol):
+    """What is used of ``xllamacpp.Server`` once it runs."""
 
     def handle_completions(
         self, request: Mapping[str, object], on_chunk: Callable[[Mapping[str, object]], bool]
     ) -> object: ...
 
 
-class _Server(_Native, Protocol):
+class _Server(NativeModel, Protocol):
     """What is used of it at its start as well."""
 
     def handle_metrics(self) -> object: ...
@@ -108,7 +108,7 @@ class LlamaReplyModel:
         _check_file(path)
         self._lock = threading.Lock()
         self._closing = False
-        self._native: _Native | None = _start(path, self.options)
+        self._native: NativeModel | None = _start(path, self.options)
 
     def prefill(self, slot: int, messages: Sequence[Message], cancelled: Callable[[], bool]) -> None:
         """Run the prompt through the model, the last message left open, so that a longer one finds its prefix cached.
@@ -204,7 +204,7 @@ def _check_file(path: Path) -> None:
         raise EngineError(f"{path} is no GGUF model file; run `venus models verify`")
 
 
-def _start(path: Path, options: LlamaOptions) -> _Native:
+def _start(path: Path, options: LlamaOptions) -> NativeModel:
     params = _xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_parallel = options.slots

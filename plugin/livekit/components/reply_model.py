@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from ....engines.base import EngineError
 from ....engines.cascade.chatml import chatml
-from ....engines.cascade.llm import LlamaOptions, LlamaReplyModel
+from ....engines.cascade.llm import LlamaOptions, LlamaReplyModel, NativeModel
 from ....engines.cascade.loading import threads_for
 from ....engines.cascade.model_size import choose_model
 from ....engines.cascade.parts import Message
@@ -28,14 +28,10 @@ _TOO_LONG: Final = "exceeds the available context size"
 _Chunk = Mapping[str, object]
 
 
-class _Native(Protocol):
-    def handle_completions(self, request: _Chunk, on_chunk: Callable[[_Chunk], bool]) -> object: ...
-
-
 class _Counted:
     """The native model, which also remembers for each calling thread what its last call used."""
 
-    def __init__(self, native: _Native) -> None:
+    def __init__(self, native: NativeModel) -> None:
         self._native = native
         self._told = threading.local()
 

@@ -309,7 +309,7 @@ class Capabilities:
     snapshot: bool = False
     vision: bool = False
     text_chars: int = 4000
-    """Longest text that ``type`` and ``say`` take."""
+    """Longest text that ``type``, ``say`` and ``inject`` take."""
 
 
 class EngineSession(ABC):
@@ -352,7 +352,7 @@ class EngineSession(ABC):
 
     @abstractmethod
     def inject(self, background: str) -> None:
-        """Bring in a background result; kept until an idle boundary.  Raises :class:`Unsupported`."""
+        """Bring in a background result; kept until an idle boundary.  Raises as :meth:`type`."""
 
     @abstractmethod
     def configure(self, changes: Changes) -> None:

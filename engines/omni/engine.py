@@ -37,7 +37,7 @@ from .duplex import UNIT_MS, Duplex
 from .duplex_settings import DuplexSettings
 from .model import TOKEN2WAV, OmniModel
 from .noises import noise_of
-from .session import OmniSession, Ways
+from .session import LONGEST_TEXT, OmniSession, Ways
 from .token2wav.config import FlowConfig
 from .token2wav.stream import T2WState
 from .voice import VoicePrompt, enroll_file
@@ -129,6 +129,7 @@ class OmniEngine(Engine):
             overlap=True,
             snapshot=True,
             vision=model.vision is not None,
+            text_chars=LONGEST_TEXT,
         )
 
     def _load(self) -> _Loaded:

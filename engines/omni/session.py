@@ -142,14 +142,14 @@ class OmniSession(EngineSession):
             self._ask()
 
     def type(self, text: str) -> None:
-        if (stripped := text.strip()) and self._fits(stripped):
+        if stripped := _fitting(text):
             self._post(Typed(stripped))
 
     def say(self, text: str) -> None:
         raise Unsupported("the network speaks for itself; it cannot be made to say a text word for word")
 
     def inject(self, background: str) -> None:
-        if (stripped := background.strip()) and self._fits(stripped):
+        if stripped := _fitting(background):
             self._post(Background(stripped))
 
     def configure(self, changes: Changes) -> None:
@@ -204,12 +204,6 @@ class OmniSession(EngineSession):
         except TimeoutError:
             _log.warning("a session still computes after it was closed")
             self._out.end()
-
-    def _fits(self, text: str) -> bool:
-        if len(text) > LONGEST_TEXT:
-            told = f"a text has at most {LONGEST_TEXT} characters here; this one was not taken"
-            self._out.put(Trouble(self._now_ms, "text.too_long", told))
-        return len(text) <= LONGEST_TEXT
 
     def _post(self, message: Message) -> None:
         with self._lock:
@@ -451,3 +445,11 @@ class OmniSession(EngineSession):
         finally:
             self._out.end()
             self._gone.set_result(None)
+
+
+def _fitting(text: str) -> str:
+    """``text`` without the space around it; :class:`EngineError` for one that is too long."""
+    stripped = text.strip()
+    if len(stripped) > LONGEST_TEXT:
+        raise EngineError(f"a text has at most {LONGEST_TEXT} characters here; this one was not taken")
+    return stripped

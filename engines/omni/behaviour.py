@@ -109,7 +109,7 @@ _VENUS: Final = Rules(
     stale_mel_floor=False,
     visible_padding=False,
     seeded_noise=True,
-    frozen_conformer=True,
+    frozen_conformer=False,
 )
 
 RULES: Final = {Behaviour.HUB: _HUB, Behaviour.DEMO: _DEMO, Behaviour.VENUS: _VENUS}
@@ -138,6 +138,7 @@ class Decoding(BaseModel):
             top_p=0.8,
             repetition_penalty=1.05,
             repetition_window=512,
+            signed_repetition=behaviour is Behaviour.VENUS,
             length_penalty=0.8 if behaviour is Behaviour.VENUS else 1.1,
             listen_prob_scale=1.0,
             listen_top_k=None,

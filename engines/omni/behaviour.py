@@ -59,6 +59,9 @@ class Rules:
     """A unit whose audio is too short leaves ``<unit>`` behind in the context."""
     break_closes_turn: bool
     """A break closes the turn in the context with the next unit; otherwise units are skipped until it is lifted."""
+    quiet_outside_turns: bool
+    """A unit that ends at once while no turn is open is silent; otherwise the talker speaks without words, and the next
+    turn goes on from there."""
     private_spans: bool
     """``<delegate>`` spans are neither shown nor voiced, and text leaves while it is generated."""
     clear_encoder_at_start: bool
@@ -85,6 +88,7 @@ _HUB: Final = Rules(
     decision_after_text=False,
     failed_unit_leaves_mark=True,
     break_closes_turn=False,
+    quiet_outside_turns=False,
     private_spans=False,
     clear_encoder_at_start=False,
     stale_mel_floor=True,
@@ -104,6 +108,7 @@ _VENUS: Final = Rules(
     decision_after_text=True,
     failed_unit_leaves_mark=False,
     break_closes_turn=True,
+    quiet_outside_turns=True,
     private_spans=True,
     clear_encoder_at_start=True,
     stale_mel_floor=False,

@@ -23,7 +23,7 @@ from .hearing import Hearing
 from .images import PatchedImage, slice_image
 from .kv import KVCache
 from .model import OmniModel
-from .sampler import penalised_argmax
+from .sampler import checked, known, penalised_argmax
 from .see import encode_images
 from .thinker import Step
 from .upload import upload
@@ -136,7 +136,7 @@ def answer_ids(model: OmniModel, prompt: Prompt, settings: ChatSettings, draws: 
         if len(said) < settings.min_tokens:
             logits = logits.clone()
             logits[ends] = float("-inf")
-        token = int(_choose(logits, said, settings, draws))
+        token = checked(int(_choose(logits, said, settings, draws)), model.dtype)
         if token in ends:
             return
         said.append(token)
@@ -165,7 +165,7 @@ def _choose(logits: Tensor, said: Sequence[int], settings: ChatSettings, draws: 
     probabilities = ranked.softmax(0)
     # a token goes when those before it already exceed the sum: the first always stays
     before = probabilities.cumsum(0) - probabilities > settings.top_p
-    return order[inverse_cdf(probabilities.masked_fill(before, 0.0), draws.code())]
+    return known(order[inverse_cdf(probabilities.masked_fill(before, 0.0), draws.code())], logits)
 
 
 class _Layout:

@@ -209,6 +209,7 @@ class OmniEngine(Engine):
                     made_by=f"{loaded.made_by} {voice}",
                     sees=loaded.model.vision is not None,
                     max_slices=self._settings.max_slices,
+                    takes_results=loaded.model.tokens.ids.backend is not None,
                     close_timeout_s=self._settings.close_timeout_s,
                 )
             )

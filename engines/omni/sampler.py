@@ -8,17 +8,21 @@ computed, and the host reads two integers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from ..base import EngineError
 from .draws import Draws, SeededDraws, TextDraw, inverse_cdf
 from .tokens import ProtocolIds
 from .upload import upload
 
-__all__ = ["Draws", "SamplerSettings", "SeededDraws", "TextDraw", "penalised_argmax", "sample"]
+__all__ = ["Draws", "SamplerSettings", "SeededDraws", "TextDraw", "checked", "known", "penalised_argmax", "sample"]
+
+NO_NUMBER: Final = -1
+"""In place of a token: the logits were no numbers."""
 
 
 class SamplerSettings(BaseModel):
@@ -59,6 +63,8 @@ def sample(
 ) -> Tensor:
     """One token of a unit from ``logits`` ``float32[vocab]``: ``int64[2]``, the token and 1 where it joins the history.
 
+    The token is :data:`NO_NUMBER` where the largest logit is not finite; give it to :func:`checked` on the host.
+
     ``history`` is what earlier calls said to record, oldest first; ``forbidden`` is ``bool[vocab]`` on the logits'
     device.  Neither ``<|chunk_eos|>`` of the first draw nor a token chosen by ``listen_top_k`` is recorded.  In greedy
     mode ``draw`` is unused.
@@ -81,7 +87,23 @@ def sample(
         near = (scores > scores[listen]).sum() < settings.listen_top_k
         token = torch.where(near, listen, token)
         recorded &= ~near
-    return torch.stack((torch.where(ends, ids.chunk_eos, token), recorded.to(torch.int64)))
+    return torch.stack((known(torch.where(ends, ids.chunk_eos, token), logits), recorded.to(torch.int64)))
+
+
+def checked(token: int, dtype: torch.dtype) -> int:
+    """``token``; :class:`EngineError` where it stands for logits that were no numbers, of a network in ``dtype``."""
+    if token == NO_NUMBER:
+        name = str(dtype).removeprefix("torch.")
+        raise EngineError(
+            f"the network gave numbers that are not finite in {name}: use another VENUS_OMNI__DTYPE (bfloat16, float32)"
+            ", or fetch the weights again"
+        )
+    return token
+
+
+def known(token: Tensor, logits: Tensor) -> Tensor:
+    """``token``, or :data:`NO_NUMBER` where the largest of ``logits`` is not finite: it is none as soon as one is."""
+    return torch.where(logits.amax().isfinite(), token, NO_NUMBER)
 
 
 def penalised_argmax(logits: Tensor, history: Sequence[int], penalty: float) -> Tensor:
@@ -91,7 +113,7 @@ def penalised_argmax(logits: Tensor, history: Sequence[int], penalty: float) -> 
     """
     scores = logits.clone()
     _penalise(scores, history, penalty, signed=True)
-    return scores.argmax()
+    return known(scores.argmax(), logits)
 
 
 def _penalise(scores: Tensor, tokens: Sequence[int], penalty: float, *, signed: bool) -> None:

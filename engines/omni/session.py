@@ -77,6 +77,8 @@ class Ways:
     sees: bool = False
     max_slices: int = 1
     close_timeout_s: float = 5.0
+    takes_results: bool = True
+    """The tokenizer has ``<backend>``."""
 
 
 class OmniSession(EngineSession):
@@ -149,6 +151,8 @@ class OmniSession(EngineSession):
         raise Unsupported("the network speaks for itself; it cannot be made to say a text word for word")
 
     def inject(self, background: str) -> None:
+        if not self._ways.takes_results:
+            raise Unsupported("this checkpoint takes no background results: its tokenizer has no <backend>")
         if stripped := _fitting(background):
             self._post(Background(stripped))
 

@@ -65,7 +65,7 @@ class UnitSpeech:
     def _voice(self, speech: Speech, said: Said, bias: Bias | None, stopped: Stopped) -> Work[int]:
         if stopped():
             self.cut_off()
-        if said.is_listen or stopped():
+        if said.is_listen or stopped() or (self._rules.quiet_outside_turns and not (said.in_turn or speech.pending)):
             return 0
         turn_eos = self._model.tokens.ids.turn_eos
         words = any(token != turn_eos for token in said.spoken)

@@ -16,7 +16,7 @@ from .behaviour import Decoding, Rules
 from .draws import Draws
 from .model import OmniModel
 from .pieces import TextPiece, Work, forward
-from .sampler import sample
+from .sampler import checked, sample
 from .thinker import Step
 from .upload import download
 from .words import Words, control_names
@@ -32,6 +32,8 @@ class Said:
     terminator: int
     is_listen: bool = False
     end_of_turn: bool = False
+    in_turn: bool = False
+    """A turn was open in the unit, before or after it."""
     text: str = ""
     ids: list[int] = field(default_factory=list[int])
     """Every id that was fed, in order."""
@@ -81,7 +83,7 @@ class UnitText:
         self, step: Step, decoding: Decoding, draws: Draws, steer: Steer | None, stopped: Callable[[], bool]
     ) -> Work[Said]:
         """Decode a unit whose decision is taken from ``step``."""
-        said = Said(self._ids.chunk_eos)
+        said = Said(self._ids.chunk_eos, in_turn=self.turn_open)
         for index in range(decoding.max_tokens - 1):
             if stopped():
                 break
@@ -91,7 +93,7 @@ class UnitText:
             if token in self._ends:
                 said.terminator = token
                 break
-            self.turn_open = True
+            self.turn_open = said.in_turn = True
             if index > 0 and self._too_long([*said.spoken, token], decoding.max_characters):
                 break
             voiced = yield from self._show(token, said, first=index == 0)
@@ -121,6 +123,7 @@ class UnitText:
         logits = raw if steer is None else steer(raw)
         chosen = sample(logits, self.history, settings, self._ids, self._forbidden, draws.text())
         token, recorded = download(chosen)
+        checked(token, self._model.dtype)
         if recorded:
             self.history.append(token)
             del self.history[: -max(settings.repetition_window, _REMEMBERED)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..base import OUTPUT_HZ, EngineEvent, FloatPcm, Int16Pcm, Speech, Text, TurnEnded
+from ..base import OUTPUT_HZ, EngineError, EngineEvent, FloatPcm, Int16Pcm, Speech, Text, TurnEnded
 
 _UNFINISHED: Final = re.compile("(?:(?![\u2e80-\uffef])[\\w'\N{RIGHT SINGLE QUOTATION MARK}-])+$")
 """A word at the end of a text, which the next token may go on with; Chinese characters are words of their own."""
@@ -42,7 +42,9 @@ class Utterances:
         self._words += text
 
     def speech(self, at_ms: int, pcm: FloatPcm) -> None:
-        """The next stretch of speech, at 24 kHz."""
+        """The next stretch of speech, at 24 kHz.  :class:`EngineError` for samples that are no numbers."""
+        if not np.isfinite(pcm).all():
+            raise EngineError("the speech decoder gave samples that are no numbers: fetch the weights again")
         self.begin()
         self._tell(at_ms)
         self._emit(Speech(at_ms, self.current, self._samples, int16(pcm)))

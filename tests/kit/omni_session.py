@@ -96,14 +96,19 @@ class Stage:
     """A session, its core, and the steps that wait for the engine's thread."""
 
     def __init__(
-        self, *scripts: Script, sees: bool = False, close_timeout_s: float = 5.0, outbox: Outbox | None = None
+        self,
+        *scripts: Script,
+        sees: bool = False,
+        close_timeout_s: float = 5.0,
+        takes_results: bool = True,
+        outbox: Outbox | None = None,
     ) -> None:
         self.core = ScriptedCore(*scripts)
         self.steps: deque[Callable[[], None]] = deque()
         self.returned: list[object] = []
         self.begun = 0
         self.index = 0
-        ways = Ways(self.steps.append, self._begin, self.returned.append, "me", sees, 2, close_timeout_s)
+        ways = Ways(self.steps.append, self._begin, self.returned.append, "me", sees, 2, close_timeout_s, takes_results)
         self.session = OmniSession(ways, outbox or Outbox())
 
     def _begin(self) -> Duplex:

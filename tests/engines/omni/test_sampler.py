@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from realtime_venus.engines.omni.sampler import SamplerSettings, SeededDraws, penalised_argmax, sample
+from realtime_venus.engines.base import EngineError
+from realtime_venus.engines.omni.sampler import SamplerSettings, SeededDraws, checked, penalised_argmax, sample
 from realtime_venus.engines.omni.tokens import ProtocolIds, Tokens
 from realtime_venus.engines.omni.upload import download
 
@@ -225,6 +226,19 @@ def test_negative_logits_of_the_history_grow_unless_mended() -> None:
     values = {seen: -1.02, other: -1.0}
     assert greedy_choice(values, [seen]) == seen
     assert greedy_choice(values, [seen], signed_repetition=True) == other
+
+
+@pytest.mark.parametrize("mode", ["sampling", "greedy"])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_logits_that_are_no_numbers_are_an_error(mode: Literal["sampling", "greedy"], wrong: float) -> None:
+    logits = torch.zeros(config().vocab_size)
+    logits[plain_ids()[0]] = wrong
+    settings_of = SamplerSettings(mode=mode)
+    token, _ = download(sample(logits, [], settings_of, tokens().ids, mask([], len(logits)), (0.5, 0.5)))
+    for found in (token, int(penalised_argmax(logits, [], 1.05))):
+        with pytest.raises(EngineError, match="not finite in float16: use another VENUS_OMNI__DTYPE"):
+            checked(found, torch.float16)
+    assert checked(7, torch.float16) == 7
 
 
 def test_the_window_of_the_history() -> None:

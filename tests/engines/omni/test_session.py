@@ -357,6 +357,12 @@ async def test_what_the_network_cannot_do_is_refused() -> None:
     assert stage.core.fed == []
 
 
+def test_results_are_refused_where_the_network_knows_none() -> None:
+    stage = Stage(takes_results=False)
+    with pytest.raises(Unsupported, match="no <backend>"):
+        stage.session.inject("one")
+
+
 async def test_results_wait_for_an_idle_moment_and_come_one_by_one() -> None:
     stage = Stage(says("a", 240), says("b", 240, turn=True), says("first", 240, turn=True))
     stage.units()

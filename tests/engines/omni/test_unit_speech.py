@@ -80,6 +80,22 @@ def test_words_after_a_request_are_voiced_as_a_turn_of_their_own() -> None:
     assert (chunk.position, chunk.shortest, chunk.condition.shape[0] - 1) == (0, 0, len(rest))
 
 
+def test_a_unit_that_ends_at_once_outside_a_turn_is_silent() -> None:
+    """The published codes let the talker speak without words, and the next turn goes on from there."""
+    quiet, theirs = session(speaks=True, draws=ScriptedCodes()), session(HUB, speaks=True, draws=ScriptedCodes())
+    for made in (quiet, theirs):
+        unit(made, 0, [])
+        unit(made, 1, listening())
+    assert (_speech(quiet).pending, _speech(theirs).pending) == (False, True)
+    said = words("hello there")
+    for made, position in ((quiet, 0), (theirs, CHUNK + 1)):
+        done = unit(made, 2, [named("speak"), *said])
+        assert done.end.codes > 0
+        assert _speech(made).chunks[0].position == position
+    # a turn that is open goes on without words
+    assert unit(quiet, 3, []).end.codes > 0
+
+
 def test_request_between_words_of_one_unit() -> None:
     """Only the words around it are conditions: the same as if they had been said without it."""
     said, rest = words("well"), words("then")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from realtime_venus.engines.base import OUTPUT_HZ, EngineEvent, FloatPcm, Speech, Text, TurnEnded
+from realtime_venus.engines.base import OUTPUT_HZ, EngineError, EngineEvent, FloatPcm, Speech, Text, TurnEnded
 from realtime_venus.engines.omni.utterances import Utterances, int16
 
 
@@ -27,6 +27,12 @@ def test_speech_joins_without_a_gap_and_the_end_has_its_length(utterances: Utter
     speech = [one for one in told if isinstance(one, Speech)]
     assert [(one.first_sample, len(one.pcm)) for one in speech] == [(0, 24_000), (24_000, 24_000), (48_000, 480)]
     assert told[-1] == TurnEnded(3000, "u1", 48_480)
+
+
+def test_samples_that_are_no_numbers_are_an_error(utterances: Utterances, told: list[EngineEvent]) -> None:
+    with pytest.raises(EngineError, match="no numbers"):
+        utterances.speech(1000, np.array([0.0, np.nan], np.float32))
+    assert told == []
 
 
 def test_words_are_told_with_the_speech_they_are_heard_in(utterances: Utterances, told: list[EngineEvent]) -> None:

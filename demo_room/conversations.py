@@ -66,7 +66,7 @@ class Conversations:
             raise NoSpace("everybody Venus can talk to at once is talking to her; try again in a while")
         self._opening += 1
         try:
-            opened = await self.transport.open()
+            opened = await self.transport.open(sees=self._host.profile.sees)
         finally:
             self._opening -= 1
         token = self._token()

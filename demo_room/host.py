@@ -40,6 +40,8 @@ class Profile:
     voices: Mapping[Language, tuple[str, ...]] | None = None
     capabilities: Capabilities = field(default_factory=Capabilities)
     max_sessions: int = 1
+    sees: bool = False
+    """Pictures of the visitor reach the engine."""
 
 
 class Host(Protocol):
@@ -105,7 +107,8 @@ class EngineHost:
         engine = self._engine
         if engine is None:
             return Profile(self._name)
-        return Profile(self._name, engine.languages, engine.voices, engine.capabilities, engine.max_sessions)
+        sees = "video" in engine.modalities
+        return Profile(self._name, engine.languages, engine.voices, engine.capabilities, engine.max_sessions, sees)
 
     def start(self) -> None:
         """Begin to load.  Call it once."""

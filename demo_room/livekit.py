@@ -89,14 +89,14 @@ class PageRoom(LiveKitRoom):
 class LiveKitTransport:
     """Makes a room of the LiveKit server for each conversation and joins it.
 
-    Nobody can guess the name of a room.  A page's token opens that one room, and only for the microphone,
-    listening and messages: it neither administers the room nor changes what is written on the visitor.
+    Nobody can guess the name of a room.  A page's token opens that one room, and only for the microphone, the camera if
+    the engine sees, listening and messages: it neither administers the room nor changes what is written on the visitor.
     """
 
     name: Literal["webrtc", "livekit"] = "livekit"
 
     def __init__(self, access: LiveKitAccess, grace_s: float, options: LiveKitOptions | None = None) -> None:
-        """``options`` are those of every room, but for whom it hears and how long it waits."""
+        """``options`` are those of every room, but for whom it hears and sees and how long it waits."""
         self.origins: tuple[str, ...] = access.origins
         self._access = access
         self._grace_s = grace_s
@@ -112,13 +112,13 @@ class LiveKitTransport:
             return str(error)
         return ""
 
-    async def open(self) -> Opened:
+    async def open(self, *, sees: bool) -> Opened:
         name, visitor = f"venus-{secrets.token_urlsafe(24)}", f"visitor-{secrets.token_urlsafe(12)}"
         agent = f"venus-{secrets.token_urlsafe(12)}"
         try:
             async with asyncio.timeout(self._access.join_deadline_s):
                 await self._create(name)
-                room = await self._join_or_delete(name, agent, visitor)
+                room = await self._join_or_delete(name, agent, visitor, sees=sees)
         except JoinRefused as error:
             log.warning("a LiveKit room could not be joined", extra={"error": str(error)})
             code = "livekit_refused" if error.code in ("token", "expired") else "livekit_down"
@@ -134,7 +134,7 @@ class LiveKitTransport:
             raise NoConnection("livekit_refused", _SAID["livekit_refused"]) from None
 
         def entrance() -> dict[str, Any]:
-            token = self._visitor_token(name, visitor)
+            token = self._visitor_token(name, visitor, sees=sees)
             return {"livekit": {"url": self._access.url, "token": token, "agent": agent}}
 
         return Opened(room, entrance, room.arrived, lambda: self._delete(name))
@@ -150,9 +150,9 @@ class LiveKitTransport:
             )
             await client.room.create_room(request)
 
-    async def _join_or_delete(self, name: str, agent: str, visitor: str) -> PageRoom:
+    async def _join_or_delete(self, name: str, agent: str, visitor: str, *, sees: bool) -> PageRoom:
         try:
-            return await self._join(name, agent, visitor)
+            return await self._join(name, agent, visitor, sees=sees)
         except BaseException:
             # On a task of its own: what could not be joined in time must not hold up who is told so.
             deleting = asyncio.create_task(self._delete(name), name="livekit-delete")
@@ -160,12 +160,13 @@ class LiveKitTransport:
             deleting.add_done_callback(self._deleting.discard)
             raise
 
-    async def _join(self, name: str, agent: str, visitor: str) -> PageRoom:
+    async def _join(self, name: str, agent: str, visitor: str, *, sees: bool) -> PageRoom:
         only = {
             "listen_to": (visitor,),
             "obey": "heard",
             "interrupt_from": "listened",  # the page has a button for it
-            "video": "off",
+            "video": "camera" if sees else "off",
+            "video_from": None,
             "join_s": _JOIN_S,
             "empty_s": self._grace_s,
             "connect_s": self._access.join_deadline_s,
@@ -186,12 +187,21 @@ class LiveKitTransport:
         return api.LiveKitAPI(access.http_url, access.key.get_secret_value(), access.secret.get_secret_value())
 
     def _agent_token(self, room: str, identity: str) -> str:
-        return self._admission(room, identity, own_metadata=True).with_kind("agent").with_name("Venus").to_jwt()
+        admitted = self._admission(room, identity, ("microphone",), own_metadata=True)
+        return admitted.with_kind("agent").with_name("Venus").to_jwt()
 
-    def _visitor_token(self, room: str, identity: str) -> str:
-        return self._admission(room, identity, own_metadata=False).to_jwt()
+    def _visitor_token(self, room: str, identity: str, *, sees: bool) -> str:
+        sources = ("microphone", "camera") if sees else ("microphone",)
+        return self._admission(room, identity, sources, own_metadata=False).to_jwt()
 
-    def _admission(self, room: str, identity: str, *, own_metadata: bool) -> api.AccessToken:
+    def _admission(self, room: str, identity: str, sources: tuple[str, ...], *, own_metadata: bool) -> api.AccessToken:
         key, secret = self._access.key.get_secret_value(), self._access.secret.get_secret_value()
-        ttl_s = self._access.token_ttl_s
-        return admission(key, secret, room=room, identity=identity, ttl_s=ttl_s, own_metadata=own_metadata)
+        return admission(
+            key,
+            secret,
+            room=room,
+            identity=identity,
+            ttl_s=self._access.token_ttl_s,
+            sources=sources,
+            own_metadata=own_metadata,
+        )

@@ -40,8 +40,8 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {}; "
     "media-src 'self' blob: mediastream:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_PERMISSIONS = "microphone=(self), camera={}, geolocation=()"
 _HEADERS = {
-    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -134,6 +134,7 @@ class RoomServer:
                 "voices": {language: list(names) for language, names in (profile.voices or {}).items()},
                 "can_type": profile.capabilities.type,
                 "text_chars": profile.capabilities.text_chars,
+                "can_see": profile.sees,
                 "key_required": self.door.locked,
                 "recording": self.recording,
                 "sessions": {"open": len(self.conversations), "limit": self.conversations.limit},
@@ -156,8 +157,8 @@ class RoomServer:
             raise Refusal(429, "full", str(error)) from None
         except NoConnection as error:
             raise Refusal(503, error.code, str(error)) from None
-        begun = {"token": conversation.token, "grace_s": self.settings.grace_s, **conversation.entrance()}
-        return web.json_response(begun, status=201)
+        known = {"token": conversation.token, "grace_s": self.settings.grace_s, "can_see": self.host.profile.sees}
+        return web.json_response({**known, **conversation.entrance()}, status=201)
 
     async def _entrance(self, request: web.Request) -> web.Response:
         """For a page that was lost and comes back: what it needs to come in may have ended meanwhile."""
@@ -228,6 +229,7 @@ class RoomServer:
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
+        response.headers["Permissions-Policy"] = _PERMISSIONS.format("(self)" if self.host.profile.sees else "()")
         response.headers["Content-Security-Policy"] = _POLICY.format(
             " ".join(("'self'", *self.conversations.transport.origins))
         )

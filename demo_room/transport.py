@@ -72,8 +72,8 @@ class Transport(Protocol):
         """
         ...
 
-    async def open(self) -> Opened:
-        """Make a room.  Raises :class:`NoConnection`."""
+    async def open(self, *, sees: bool) -> Opened:
+        """Make a room, which takes pictures only if somebody ``sees`` them.  Raises :class:`NoConnection`."""
         ...
 
 
@@ -86,9 +86,10 @@ class WebRtcTransport:
     def __init__(self, options: WebRtcOptions) -> None:
         self._entrance = {"ice_servers": [server.model_dump(exclude_none=True) for server in options.ice_servers]}
         self._options = options
+        self._seeing = options.model_copy(update={"video_sections": 1})
 
     async def check(self) -> str:
         return ""
 
-    async def open(self) -> Opened:
-        return Opened(WebRtcRoom(self._options), lambda: self._entrance)
+    async def open(self, *, sees: bool) -> Opened:
+        return Opened(WebRtcRoom(self._seeing if sees else self._options), lambda: self._entrance)

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { Call } from "./call.js";
+import { Camera } from "./camera.js";
 import { Captions } from "./captions.js";
 import { has, setUiLanguage, t, translate, uiLanguage } from "./i18n.js";
 import { ListenerLatency } from "./latency.js";
@@ -21,6 +22,7 @@ const PASSING = new Set(["refused", "bad_text", "unsupported", "command", "reply
 const preferences = loadPreferences();
 
 let info = null;
+let waited = false;
 let call = null;
 let connected = false;
 let agentState = "listening";
@@ -39,6 +41,24 @@ const sound = new Sound((loudness) => {
   showLoudness(loudness);
   call?.tick(loudness.venus);
 });
+const camera = new Camera(
+  {
+    button: $("camera"),
+    icon: $("camera-icon"),
+    view: $("self-view"),
+    video: $("self-video"),
+    hide: $("hide-self-view"),
+  },
+  {
+    show: (track) => {
+      call?.show(track);
+      showCamera();
+    },
+    trouble: (error) => {
+      if (error || failure?.code?.startsWith("camera_")) trouble(error);
+    },
+  },
+);
 
 // -- showing -----------------------------------------------------------------------------------------------------------
 
@@ -53,6 +73,7 @@ function show(state) {
   $("mute").hidden = !connected || $("microphone").value === NO_MICROPHONE;
   $("mute").textContent = t(call?.muted ? "unmute" : "mute");
   $("mute").setAttribute("aria-pressed", String(call?.muted ?? false));
+  showCamera();
   $("interrupt").hidden = !connected;
   $("interrupt").disabled = !["speaking", "ducked", "held", "thinking"].includes(agentState);
   $("level").hidden = $("mute").hidden;
@@ -60,6 +81,12 @@ function show(state) {
   $("typed").placeholder = t("typePlaceholder");
   $("captions-empty").textContent = t(connected ? "emptyCall" : "emptyIdle");
   $("hint").textContent = state === "loading" ? loadingHint() : connected ? (KEYBOARD ? t("hint_keyboard") : "") : t("hint_idle");
+}
+
+// A camera that is on can be switched off while the line is broken, too.
+function showCamera() {
+  $("camera").hidden = !call?.sees || !(connected || camera.on);
+  camera.label(t);
 }
 
 function showCallState() {
@@ -115,7 +142,7 @@ function paint(now) {
 
 function showPrivacy() {
   const plain = info?.transport === "livekit" ? "privacyLivekit" : "privacy";
-  $("privacy").textContent = t(info?.recording ? "privacyRecording" : plain);
+  $("privacy").textContent = t(info?.recording ? "privacyRecording" : info?.can_see ? `${plain}Sees` : plain);
 }
 
 function labelTimeline() {
@@ -185,6 +212,7 @@ function over(of, error) {
   paint.frozen = performance.now();
   call = null;
   connected = false;
+  camera.off();
   $("voice-out").srcObject = null;
   sound.listenToMicrophone(null);
   sound.listenToVenus(null);
@@ -383,11 +411,15 @@ async function refreshInfo() {
   else $("loading").removeAttribute("value");
   if (call) return;
   if (info.engine.state === "loading") {
+    waited = true;
     show("loading");
     setTimeout(refreshInfo, 700);
   } else if (info.engine.state === "failed") {
     show("failed");
     trouble({ code: "engine_failed", message: info.engine.error });
+  } else if (waited && info.can_see) {
+    // What a page may use, a camera for one, it is told only when it is loaded; this one was loaded too soon.
+    location.reload();
   } else {
     show("idle");
     fillVoices();

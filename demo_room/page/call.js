@@ -4,6 +4,7 @@
 //   connect(stream)          comes into the room, anew if need be; rejects with a Refusal
 //   send(message)            a command for Venus; false when it cannot be sent now
 //   mute(muted), replace(track)
+//   show(track)              a camera's track, if the session sees; null when it is off
 //   tick(now, loudness)      often: acknowledgements and signs of life
 //   silentFor(now)           milliseconds without any sign of life from the other end
 //   close(goodbye)
@@ -32,6 +33,7 @@ export class Call {
   #session = null;
   #microphone = null;
   #muted = false;
+  #camera = null;
   #line = null;
   #connected = false;
   #wavering = false;
@@ -88,6 +90,17 @@ export class Call {
     if (this.#connected) this.#line.mute(muted);
   }
 
+  // Whether Venus can see in this conversation.
+  get sees() {
+    return this.#session?.can_see ?? false;
+  }
+
+  // The track of a camera, or null; who gave it stops it.
+  show(track) {
+    this.#camera = track;
+    if (this.#connected) this.#showCamera();
+  }
+
   async useMicrophone(stream) {
     const old = this.#microphone;
     this.#microphone = stream;
@@ -124,6 +137,15 @@ export class Call {
     this.#connected = true;
     this.#wavering = false;
     if (this.#muted) this.#line.mute(true);
+    if (this.#camera) this.#showCamera();
+  }
+
+  async #showCamera() {
+    try {
+      await this.#line.show(this.#camera);
+    } catch (error) {
+      if (this.#connected) this.#receive({ type: "trouble", code: "camera_unsent", message: error.message, fatal: false });
+    }
   }
 
   #receive(message) {

@@ -17,6 +17,12 @@ const OPEN_MS = 10000;
 const RESUME_MS = 5000;
 const RETRY_MS = 500;
 const REASON_MS = 1000;
+const CAMERA = {
+  source: Track.Source.Camera,
+  simulcast: false,
+  videoEncoding: { maxFramerate: 10, maxBitrate: 500_000 },
+  degradationPreference: "maintain-resolution",
+};
 const COMMANDS = { interrupt: "venus.interrupt", type: "venus.type", configure: "venus.configure" };
 const CODES = {
   [ConnectionErrorReason.NotAllowed]: "livekit_token",
@@ -41,6 +47,8 @@ export class LiveKitLine {
   #room = null;
   #agent = "";
   #microphone = null;
+  #camera = null;
+  #shown = Promise.resolve();
   #receiver = null;
   #pieces = new Pieces();
   #playout = new Playout();
@@ -69,7 +77,7 @@ export class LiveKitLine {
       await within(heard, OPEN_MS, "no_agent");
       this.#microphone = published ? (await within(published, OPEN_MS, "no_media")).track : null;
     } catch (error) {
-      room.disconnect();
+      room.disconnect(false);
       throw error instanceof api.Refusal ? error : refusal(error);
     }
     if (room !== this.#room) return;
@@ -100,6 +108,14 @@ export class LiveKitLine {
     await this.#microphone?.replaceTrack(track, { userProvidedTrack: true });
   }
 
+  // One after the other: publishing takes a while, and what counts is the last.
+  show(track) {
+    this.#camera = track;
+    const done = this.#shown.then(() => this.#present());
+    this.#shown = done.catch(() => {});
+    return done;
+  }
+
   tick(now, loudness) {
     if (this.#receiver === null) return;
     this.#playout.observe(now, this.#receiver.getSynchronizationSources?.()[0]?.rtpTimestamp, loudness);
@@ -119,7 +135,8 @@ export class LiveKitLine {
   close() {
     const room = this.#room;
     this.#room = this.#receiver = this.#microphone = null;
-    room?.disconnect();
+    this.#shown = Promise.resolve();
+    room?.disconnect(false); // microphone and camera may be wanted in the next one
   }
 
   // Resolves when Venus's voice is there.
@@ -136,6 +153,16 @@ export class LiveKitLine {
         resolve();
       });
     });
+  }
+
+  async #present() {
+    const room = this.#room;
+    if (room === null) return;
+    const us = room.localParticipant;
+    const before = us.getTrackPublication(Track.Source.Camera)?.track;
+    if (before?.mediaStreamTrack === this.#camera) return;
+    if (before) await us.unpublishTrack(before, false);
+    if (this.#camera !== null && room === this.#room) await us.publishTrack(this.#camera, CAMERA);
   }
 
   #receive(payload) {

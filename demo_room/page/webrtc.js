@@ -7,6 +7,7 @@ const ACK_MS = 200;
 const CANDIDATES_MS = 2000;
 const OPEN_MS = 10000;
 const RTP_HZ = 48000;
+const CAMERA = { maxFramerate: 10, maxBitrate: 500_000 };
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -17,6 +18,7 @@ export class WebRtcLine {
   #connection = null;
   #channel = null;
   #sender = null;
+  #camera = null;
   #receiver = null;
   #acked = { at: 0, rtp: -1 };
   #movedAt = 0;
@@ -37,6 +39,10 @@ export class WebRtcLine {
       : connection.addTransceiver("audio", { direction: "recvonly" });
     this.#sender = track ? voice.sender : null;
     this.#receiver = voice.receiver;
+    // Agreed on now, so that the camera needs no agreement later.
+    this.#camera = this.#session.can_see
+      ? connection.addTransceiver("video", { direction: "sendonly", sendEncodings: [CAMERA] }).sender
+      : null;
     connection.addEventListener("track", (event) => {
       this.#handlers.remote(event.streams[0] ?? new MediaStream([event.track]));
     });
@@ -52,6 +58,7 @@ export class WebRtcLine {
     const answer = await api.offer({ token: this.#session.token, type, sdp, resume: this.#resume });
     this.#resume = answer.resume;
     await connection.setRemoteDescription({ type: "answer", sdp: answer.sdp });
+    if (this.#camera) await keepSize(this.#camera);
     const open = await Promise.race([opened.then(() => true), later(OPEN_MS).then(() => false)]);
     if (!open) throw new api.Refusal("no_media", "");
     if (connection !== this.#connection) return;
@@ -77,6 +84,10 @@ export class WebRtcLine {
     await this.#sender?.replaceTrack(track);
   }
 
+  async show(track) {
+    await this.#camera?.replaceTrack(track);
+  }
+
   tick(now) {
     if (!this.#channel) return;
     this.#channel.tick(now);
@@ -90,7 +101,7 @@ export class WebRtcLine {
   close(goodbye) {
     if (goodbye) this.send({ type: "bye" });
     const connection = this.#connection;
-    this.#connection = this.#channel = this.#sender = this.#receiver = null;
+    this.#connection = this.#channel = this.#sender = this.#camera = this.#receiver = null;
     connection?.close();
   }
 
@@ -116,5 +127,14 @@ export class WebRtcLine {
 
   #broken(connection) {
     if (connection === this.#connection) this.#handlers.broken("lost");
+  }
+}
+
+// On a slow line rather fewer pictures than smaller ones.
+async function keepSize(sender) {
+  try {
+    await sender.setParameters({ ...sender.getParameters(), degradationPreference: "maintain-resolution" });
+  } catch {
+    // Not every browser can promise that.
   }
 }

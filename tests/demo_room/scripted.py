@@ -41,7 +41,7 @@ class Tone:
 class ScriptedHost:
     """Ready at once; every conversation plays a tone until its room is left."""
 
-    def __init__(self, *, max_sessions: int = 2, state: HostState = HostState.READY) -> None:
+    def __init__(self, *, max_sessions: int = 2, state: HostState = HostState.READY, sees: bool = False) -> None:
         self.state = state
         self.progress = Progress("pulling", 0.4)
         self.error = "the model files are missing" if state is HostState.FAILED else ""
@@ -51,6 +51,7 @@ class ScriptedHost:
             {Language.EN: ("hibari", "af_heart"), Language.ZH: ("zf_001",)},
             Capabilities(type=True, transcripts=True, text_chars=60),
             max_sessions,
+            sees,
         )
         self.rooms: list[MediaRoom] = []
         self.options: list[SessionOptions] = []

@@ -48,13 +48,19 @@ def host(engine: Loading) -> EngineHost:
 async def test_loading_ends_in_readiness_and_the_engine_is_closed_once() -> None:
     engine = Loading()
     made = host(engine)
-    assert (made.state, made.profile.name, made.profile.voices) == (HostState.LOADING, "fake", None)
+    assert (made.state, made.profile.name, made.profile.voices, made.profile.sees) == (
+        HostState.LOADING,
+        "fake",
+        None,
+        False,
+    )
     made.start()
     engine.may_load.set()
     await made.wait_loaded()
     assert made.state is HostState.READY
     assert made.profile.languages == engine.languages
     assert made.profile.max_sessions == engine.max_sessions
+    assert made.profile.sees is True
     await made.close()
     await made.close()
     assert engine.closings == 1

@@ -54,7 +54,7 @@ async def rooms(livekit_server: LiveKitServer) -> list[str]:
 async def test_a_page_gets_what_it_needs_and_talks_to_her(start: Start, livekit_server: LiveKitServer) -> None:
     async with start(livekit=access(livekit_server)) as server:
         answer = await begun(server, language="zh", voice="zf_001")
-        assert set(answer) == {"token", "grace_s", "livekit"}
+        assert set(answer) == {"token", "grace_s", "can_see", "livekit"}
         assert set(answer["livekit"]) == {"url", "token", "agent"}
         assert answer["livekit"]["url"] == livekit_server.url
         assert server.host.options == [], "nobody is there yet to talk to"
@@ -102,6 +102,17 @@ async def test_a_token_opens_one_room_for_a_short_time_and_no_more(start: Start,
     assert not any(said.values()), "it grants nothing else"
 
 
+async def test_a_token_lets_a_camera_in_only_if_the_engine_sees(start: Start, livekit_server: LiveKitServer) -> None:
+    for sees, sources in ((False, ["microphone"]), (True, ["microphone", "camera"])):
+        async with start(ScriptedHost(sees=sees), livekit=access(livekit_server)) as server:
+            answer = await begun(server)
+            status, again = await server.post("/api/entrance", {"token": answer["token"]})
+            assert status == 200
+        assert answer["can_see"] is sees
+        for ticket in (answer, again):
+            assert claims(ticket["livekit"]["token"])["video"]["canPublishSources"] == sources
+
+
 async def test_rooms_and_visitors_cannot_be_guessed(start: Start, livekit_server: LiveKitServer) -> None:
     async with start(livekit=access(livekit_server)) as server:
         answers = [await begun(server) for _ in range(2)]
@@ -131,12 +142,12 @@ async def test_a_room_that_could_not_be_joined_is_not_left_behind(livekit_server
     access_ = LiveKitAccess.model_validate(access(livekit_server))
 
     class Unjoinable(LiveKitTransport):
-        async def _join(self, name: str, agent: str, visitor: str) -> Any:
+        async def _join(self, name: str, agent: str, visitor: str, *, sees: bool) -> Any:
             assert await rooms(livekit_server) == [name]
             raise sdk.JoinRefused("unreachable", "nobody is there")
 
     with pytest.raises(NoConnection):
-        await Unjoinable(access_, 1.0).open()
+        await Unjoinable(access_, 1.0).open(sees=False)
     (deleting,) = (task for task in asyncio.all_tasks() if task.get_name() == "livekit-delete")
     await deleting
     assert await rooms(livekit_server) == []

@@ -66,6 +66,7 @@ async def test_info_says_what_the_page_needs(start: Start) -> None:
     assert info["voices"] == {"en": ["hibari", "af_heart"], "zh": ["zf_001"]}
     assert (info["can_type"], info["key_required"], info["recording"]) == (True, False, False)
     assert info["text_chars"] == 60
+    assert info["can_see"] is False
 
 
 @pytest.mark.parametrize(
@@ -314,6 +315,34 @@ async def test_the_page_may_load_nothing_from_elsewhere(start: Start) -> None:
         async with server.client.get(server.address + "/page/app.js") as response:
             assert response.status == 200
             assert response.content_type in ("text/javascript", "application/javascript")
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/api/info", "/nothing"])
+async def test_a_page_may_use_a_camera_only_if_the_engine_sees(start: Start, path: str) -> None:
+    for sees, allowed in ((False, "camera=()"), (True, "camera=(self)")):
+        async with start(ScriptedHost(sees=sees)) as server, server.client.get(server.address + path) as response:
+            permissions = response.headers["Permissions-Policy"].split(", ")
+        assert set(permissions) == {"microphone=(self)", allowed, "geolocation=()"}
+
+
+async def test_the_page_learns_that_the_engine_sees_and_may_send_pictures(start: Start) -> None:
+    async with start(ScriptedHost(sees=True)) as server, page(ToneMicrophone(), video=True) as browser:
+        assert (await server.get("/api/info"))[1]["can_see"] is True
+        _, begun = await server.post("/api/session", {})
+        assert begun["can_see"] is True
+        assert (await offered(server, browser, begun["token"]))[0] == 200
+        await until(lambda: server.host.rooms[0].latest_frame() is not None, "a picture")
+
+
+async def test_pictures_for_an_engine_that_does_not_see_are_refused(start: Start) -> None:
+    async with start() as server, page(ToneMicrophone(), video=True) as browser:
+        _, begun = await server.post("/api/session", {})
+        assert begun["can_see"] is False
+        status, answer = await offered(server, browser, begun["token"])
+        assert (status, answer["error"]) == (400, "sdp")
+        assert "video" in answer["message"]
+        await server.post("/api/close", {"token": begun["token"]})
+        await still_serves(server)
 
 
 @pytest.mark.parametrize("path", ["/page/../server.py", "/page/%2e%2e/server.py", "/page//etc/passwd", "/nothing"])

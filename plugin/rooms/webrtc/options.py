@@ -42,5 +42,7 @@ class WebRtcOptions(BaseModel):
     """Events waiting for the page: beyond this the oldest passing ones are dropped and counted."""
     video_sections: int = Field(default=0, ge=0, le=4)
     """Cameras and screens that a page may send.  Each is decoded, so an offer with more is refused."""
+    picture_every_ms: int = Field(default=500, ge=0, le=60_000)
+    """A picture is converted at most this often."""
     late_ms: int = Field(default=200, ge=20)
     """A sender that is later than this skips the time instead of sending a burst."""

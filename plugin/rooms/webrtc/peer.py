@@ -34,6 +34,7 @@ from .messages import AckRtp, BadMessage, Bye, Incoming, Ping, Pong, parse
 from .options import WebRtcOptions
 from .output import AgentTrack
 from .reorder import ReorderCounters
+from .video import PictureCounters, PictureGate
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ _UNREADABLE = (
     InvalidStateError,
 )
 """What aiortc raises on descriptions it cannot read or does not expect."""
+_NO_CODEC = "the browser offers no codec that this room knows (Opus for sound, VP8 for pictures)"
 
 
 class OfferRefused(VenusError):
@@ -119,6 +121,7 @@ class PeerCounters:
     unanswered_pings: int = 0
     """Pings that came while too much was waiting for the page."""
     audio: list[ReorderCounters] = field(default_factory=list[ReorderCounters])
+    pictures: list[PictureCounters] = field(default_factory=list[PictureCounters])
 
 
 class Peer:
@@ -196,13 +199,16 @@ class Peer:
         connection.on("connectionstatechange", self._on_state)
         try:
             offered = SessionDescription.parse(sdp).media
+            cameras = [media.kind for media in offered].count("video")
             if not all(media.dtls and media.dtls.fingerprints for media in offered):
                 raise OfferRefused("sdp", "the offer has a section without a certificate fingerprint")
-            if [media.kind for media in offered].count("video") > self._options.video_sections:
+            if cameras > self._options.video_sections:
                 raise OfferRefused("sdp", f"the offer has more than {self._options.video_sections} video sections")
+            for _ in range(cameras):
+                _expect_pictures(connection)
             await connection.setRemoteDescription(RTCSessionDescription(sdp=sdp, type="offer"))
         except OperationError:
-            raise OfferRefused("codec", "the browser offers no codec that this room knows (Opus is needed)") from None
+            raise OfferRefused("codec", _NO_CODEC) from None
         except _UNREADABLE as error:
             raise OfferRefused("sdp", f"the offer is no valid session description ({type(error).__name__})") from None
         if [t.kind for t in connection.getTransceivers()].count("audio") != 1 or voice.mid is None:
@@ -224,6 +230,9 @@ class Peer:
             self.counters.audio.append(adapter.recover_after_loss(receiver, self._options.reorder_packets))
             self._drains.append(self._drain_audio(track, self._owner.open_writer()))
         else:
+            gate = PictureGate(self._now)
+            self.counters.pictures.append(gate.counters)
+            adapter.gate_pictures(receiver, gate)
             self._drains.append(self._drain_video(track))
 
     def _on_channel(self, channel: RTCDataChannel) -> None:
@@ -381,3 +390,10 @@ class Peer:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _expect_pictures(connection: RTCPeerConnection) -> None:
+    """Agree on nothing but VP8 for the next video section: every browser has it, and its size is seen undecoded."""
+    known = RTCRtpSender.getCapabilities("video").codecs
+    eye = connection.addTransceiver("video", direction="recvonly")
+    eye.setCodecPreferences([codec for codec in known if codec.mimeType.lower() in ("video/vp8", "video/rtx")])

@@ -82,7 +82,7 @@ class WebRtcRoom:
     def __init__(self, options: WebRtcOptions | None = None) -> None:
         self._options = options or WebRtcOptions()
         self._audio = UserAudio(self._options.audio_backlog_ms)
-        self._picture = LatestPicture()
+        self._picture = LatestPicture(self._options.picture_every_ms)
         self._outlet = _Outlet()
         self._outbox = Outbox(self._options.outbox_events)
         self._commands = CommandQueue()
@@ -114,7 +114,9 @@ class WebRtcRoom:
         return self._audio.chunks()
 
     def latest_frame(self) -> Frame | None:
-        return self._picture.get()
+        if not self._picture.received:
+            return None  # whoever looks is no sign of the user, with which the clock begins
+        return self._picture.get(self._audio.clock.milliseconds(self._now()))
 
     def play(self, source: PlayoutSource) -> None:
         self._outlet.source = source

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from aiortc import RTCPeerConnection
+from av import VideoFrame
 from realtime_venus.engines.base import FloatPcm
 from realtime_venus.plugin.rooms.base import Acknowledge, AudioChunk, Command, Interrupt, TypeText
 from realtime_venus.plugin.rooms.webrtc import (
@@ -24,6 +25,7 @@ from realtime_venus.plugin.rooms.webrtc import (
 from realtime_venus.plugin.rooms.webrtc.peer import PeerState
 
 from ....demo_room.scripted import Tone
+from ....kit.virtual_time import run_virtual
 from .page import ToneMicrophone, loudest_hz, page, until
 
 QUICK = WebRtcOptions(join_s=0.5, grace_s=0.5, heartbeat_s=0.2, silence_s=1.0, media_deadline_s=1.0)
@@ -206,22 +208,41 @@ async def test_without_a_microphone_time_goes_on() -> None:
         assert all(a + n == b for (a, n), (b, _) in pairwise(positions))
 
 
-async def test_pictures_are_kept_for_whoever_asks() -> None:
-    options = WebRtcOptions(video_sections=1)
-    async with inhabited(options) as guest, page(ToneMicrophone(), video=True) as browser:
-        await browser.join(guest.room)
-        await until(lambda: guest.room.latest_frame() is not None, "a picture")
-        frame = guest.room.latest_frame()
+def test_a_camera_that_sends_nothing_is_forgotten_within_two_seconds() -> None:
+    async def main() -> list[int | None]:
+        room = WebRtcRoom()
+        now_s = asyncio.get_running_loop().time
+        seen: list[int | None] = []
+        for step in range(61):  # 10 pictures a second for a second, nothing for three, and again
+            if not 10 <= step < 40:
+                room.picture(
+                    VideoFrame.from_ndarray(np.full((48, 64, 3), step, dtype=np.uint8), format="rgb24"), now_s()
+                )
+            frame = room.latest_frame()
+            seen.append(None if frame is None else int(frame.image[0, 0, 0]))
+            await asyncio.sleep(0.1)
+        await room.close()
+        return seen
+
+    seen = run_virtual(main())
+    assert seen[:10] == [0] * 5 + [5] * 5
+    assert seen[30:40] == [None] * 10
+    assert seen[40:60] == [*[40] * 5, *[45] * 5, *[50] * 5, *[55] * 5]
+
+
+def test_whoever_looks_is_no_sign_of_the_user() -> None:
+    async def main() -> None:
+        room = WebRtcRoom()
+        await asyncio.sleep(5)
+        assert room.latest_frame() is None
+        await asyncio.sleep(5)
+        room.picture(VideoFrame.from_ndarray(np.zeros((48, 64, 3), dtype=np.uint8), format="rgb24"), 10.0)
+        frame = room.latest_frame()
         assert frame is not None
-        assert frame.image.shape == (480, 640, 3)
-        assert frame.captured_ms >= 0
+        assert frame.captured_ms == 0
+        await room.close()
 
-
-async def test_pictures_that_nobody_asked_for_are_refused() -> None:
-    async with inhabited() as guest, page(ToneMicrophone(), video=True) as browser:
-        with pytest.raises(OfferRefused, match="more than 0 video sections"):
-            await guest.room.accept(await browser.offer())
-        await browser_can_still_join(guest)
+    run_virtual(main())
 
 
 async def test_a_second_page_is_refused_and_the_first_one_stays() -> None:

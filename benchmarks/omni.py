@@ -145,6 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     clock = Clock(device, given.seconds)
     machine = measure_machine(device, dtype, clock)
     parts = [
+        "# Stages of the omni network",
+        "",
+        "Written by `python benchmarks/omni.py --units --out FILE`; its docstring says what the columns are.  Random",
+        "weights.  One layer alone may stay in the processor's cache, and then needs less than its floor.",
+        "",
         f"{time.strftime('%Y-%m-%d')}, {machine.name}, torch {torch.__version__}, {torch.get_num_threads()} threads; "
         f"{machine.bandwidth / 1e9:.1f} GB/s copied, {machine.rate / 1e9:.0f} GFLOP/s in products.",
         "",

@@ -71,10 +71,8 @@ def run(model: OmniModel, voice: VoicePrompt, behaviour: Behaviour, *, seed: int
 def report(device: torch.device) -> str:
     """The table of units, as Markdown."""
     rows = ["### Units of the recorded tiny checkpoint", ""]
-    rows += [
-        "Sound, and a picture every fourth second.  A unit speaks as many words as the random network draws, at most"
-    ]
-    rows += ["49 (`venus`) or 19; those that listen are made to, and close an open turn first (one forward more).", ""]
+    rows += ["Sound, and a picture every fourth second.  A unit speaks as many words as the random network draws, at"]
+    rows += ["most 49 (`venus`) or 19; those that listen are made to, and close an open turn first (one more).", ""]
     rows += ["| behaviour | unit | n | ms, median | kernels, median | forwards of the thinker, median |"]
     rows += ["| --- | --- | --- | --- | --- | --- |"]
     model = OmniModel.load(golden.model_dir(), device=device)

@@ -25,7 +25,7 @@ from .draws import Draws, SeededDraws
 from .driving import pieces, result
 from .duplex_settings import DuplexSettings
 from .feeding import Part, mix
-from .kv import KVCache, KVSpan
+from .kv import Full, KVCache, KVSpan
 from .model import OmniModel
 from .pieces import Feed, Piece, SpeechPiece, UnitEnd, Work, forward
 from .talker import Bias
@@ -175,7 +175,9 @@ class Duplex:
             if self.rules.failed_unit_leaves_mark:
                 yield from self._feed([[self.model.tokens.ids.unit]])
             return None
-        self._step = yield from self._feed([self._carry, *unit.parts])
+        embeds = mix(self.model, [self._carry, *unit.parts])
+        yield from self._make_room(embeds.shape[1] + len(unit.words))
+        self._step = yield from forward(embeds)
         self._carry = []
         if unit.words:
             yield from self._feed([unit.words])
@@ -189,7 +191,11 @@ class Duplex:
         with audio.
         """
         if self.settings.backend == "media_unit":
-            self.input.waiting += self.input.backend(text)
+            words = self.input.backend(text)
+            # half of the cache, so that the unit it comes with has room whatever that holds
+            if len(words) > self.cache.capacity // 2 - self.units.protected:
+                raise Full(f"a background result of {len(words)} tokens does not fit beside a unit")
+            self.input.waiting += words
             return False
         return self.prefill(text=self.input.backend(text)) is not None
 
@@ -291,6 +297,12 @@ class Duplex:
             yield from self._feed([carry])
 
     # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _make_room(self, positions: int) -> Work[None]:
+        """Room for so many and for what is generated after them, as far as the policy allows."""
+        wanted = positions + self.decoding.max_tokens + 1
+        model = self.model
+        return self.memory.make_room(wanted, self.units, self.cache, self.slot, model.thinker, model.tokens)
 
     def _feed(self, parts: Sequence[Part]) -> Work[Step]:
         return forward(mix(self.model, parts))
@@ -407,5 +419,6 @@ class Duplex:
 def _bounded(policy: Policy, capacity: int) -> Policy:
     """The default policy also makes room before the cache is full."""
     if isinstance(policy, Recent) and policy.high is None:
-        return policy.model_copy(update={"high": capacity - capacity // 8})
+        high = capacity - capacity // 8
+        return policy.model_copy(update={"high": high, "low": policy.low or high - high // 16})
     return policy

@@ -280,9 +280,9 @@ class OmniSession(EngineSession):
                 self._deliver(duplex)
                 return self._unit(duplex, message)
             case Typed(text):
-                duplex.prefill(text=text)
-                self._generate(duplex)
-                duplex.finalise()
+                if self._fed(lambda: duplex.prefill(text=text)):
+                    self._generate(duplex)
+                    duplex.finalise()
             case Background(text):
                 if len(self._results) < RESULTS:
                     self._results.append(text)
@@ -398,9 +398,20 @@ class OmniSession(EngineSession):
 
     def _deliver(self, duplex: Duplex) -> None:
         """At an idle boundary, the oldest background result that waits."""
-        if self._results and not self._speaking and duplex.inject(self._results.popleft()):
+        if not self._results or self._speaking:
+            return
+        result = self._results.popleft()
+        if self._fed(lambda: duplex.inject(result)):
             self._generate(duplex)
             duplex.finalise()
+
+    def _fed(self, feed: Callable[[], object]) -> bool:
+        """Whether ``feed`` gave a unit to answer.  A text that no room can be made for is refused, and nothing lost."""
+        try:
+            return feed() is not False
+        except Full as error:
+            self._out.put(Trouble(self._now_ms, "text.too_long", f"this text was not taken: {error}"))
+            return False
 
     def _give_up(self, duplex: Duplex, turn: int) -> None:
         """The next unit closes the turn in the context; for the listener it is over now.

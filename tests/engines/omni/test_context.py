@@ -8,10 +8,11 @@ import pytest
 import torch
 from realtime_venus.engines.omni.context import Basic, Memory, Off, Previous, Recent, overdue
 from realtime_venus.engines.omni.duplex import Duplex
+from realtime_venus.engines.omni.kv import Full
 from realtime_venus.engines.omni.rotary import angles, rotate
 from realtime_venus.engines.omni.units import Unit, UnitKind, UnitTable
 
-from tests.kit.omni_script import close, listening, session, speaking, told, unit
+from tests.kit.omni_script import close, generate, listening, session, speaking, told, unit, words
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +40,16 @@ def _table(*lengths: int) -> UnitTable:
         (Basic(high=149, low=100, units=4), [20] * 5, 3),
         (Previous(units=3), [20] * 3, 0),
         (Previous(units=3), [20] * 5, 2),
-        (Recent(seconds=3), [20] * 4, 0),
-        (Recent(seconds=3), [20] * 6, 2),
-        (Recent(seconds=2.5), [20] * 6, 3),
+        (Recent(seconds=3, batch=0), [20] * 4, 0),
+        (Recent(seconds=3, batch=0), [20] * 6, 2),
+        (Recent(seconds=2.5, batch=0), [20] * 6, 3),
+        (Recent(seconds=3, batch=2), [20] * 6, 0),
+        (Recent(seconds=3, batch=2), [20] * 7, 3),
+        (Recent(seconds=3), [20] * 14, 0),
+        (Recent(seconds=3), [20] * 15, 11),
         (Recent(seconds=9, high=100), [20] * 4, 2),
+        (Recent(seconds=9, high=130, low=100), [20] * 4, 0),
+        (Recent(seconds=9, high=129, low=100), [20] * 4, 2),
         (Recent(seconds=9, high=10), [20] * 4, 3),
         (Recent(seconds=1), [], 0),
         (Previous(units=1), [20], 0),
@@ -62,7 +69,7 @@ def _turned(made: Duplex, before: torch.Tensor, start: int, gone: int) -> torch.
 
 
 def test_time_window_rotates_once_and_touches_no_value() -> None:
-    made = session(context=Recent(seconds=2))
+    made = session(context=Recent(seconds=2, batch=0))
     for number in range(3):
         unit(made, number, speaking("one two") if number == 1 else listening())
     made.settle()
@@ -86,6 +93,33 @@ def test_default_policy_makes_room_before_the_cache_is_full() -> None:
         assert made.length <= positions
     assert len(made.units) < 20
     assert made.units.end <= positions * 7 / 8
+
+
+def test_room_is_made_for_a_text_and_one_that_never_fits_is_refused_and_nothing_lost() -> None:
+    positions = session().length + 250
+    made = session(positions=positions)
+    number = 0
+    while made.length + 60 < made.memory.policy.model_dump()["high"]:
+        unit(made, number, listening())
+        number += 1
+    before = len(made.units)
+    made.prefill(text=words("one two three ") * 8 + words("one two three ") * 4)
+    assert len(made.units) < before
+    assert generate(made, listening()).end.is_listen
+    made.finalise()
+    length, kept = made.length, list(made.units)
+    with pytest.raises(Full):
+        made.prefill(text=words("one two three ") * 100)
+    assert (made.length, list(made.units)) == (length, kept)
+    assert unit(made, number, listening()).end.is_listen
+
+
+def test_a_policy_that_forgets_nothing_makes_no_room() -> None:
+    made = session(positions=session().length + 100, context=Off())
+    unit(made, 0, listening())
+    with pytest.raises(Full):
+        made.prefill(text=words("one two three ") * 60)
+    assert len(made.units) == 1
 
 
 def test_words_of_dropped_units_stay_and_the_suffix_is_computed_behind_them() -> None:

@@ -105,6 +105,23 @@ def test_coarse_keys_are_rounded_once() -> None:
     assert torch.equal(held(cache, 0)[0], held(fine, 0)[0].to(torch.bfloat16))
 
 
+@pytest.mark.parametrize(("moves", "least", "most"), [(120, 0.02, 0.2), (12, 0.0, 0.01)])
+def test_coarse_keys_stay_in_place_when_they_move_seldom(moves: int, least: float, most: float) -> None:
+    """Two minutes of pictures, forgotten second by second, turn keys by less than their precision."""
+    gone, dim, theta = 79 * 120, 128, 1e6
+    cache = KVCache(1, 1, 1, gone + 8, dim, dtype=torch.bfloat16, device="cpu", rope_theta=theta)
+    cache.k[:, 0] = torch.as_tensor(golden.normal(1, 1, 1, gone + 8, dim)).to(torch.bfloat16)
+    cache.advance(gone + 8)
+    before = cache.k[0, 0, 0, gone:].float()
+    for _ in range(moves):
+        cache.evict(0, 0, gone // moves)
+    cosines, sines = angles(torch.full((8,), gone, dtype=torch.float64), dim, theta)
+    wanted = rotate(before, cosines, -sines)
+    wrong = cache.k[0, 0, 0, :8].float() - wanted
+    error = float(wrong.square().sum().sqrt() / wanted.square().sum().sqrt())
+    assert least <= error <= most
+
+
 def test_slots_do_not_touch_each_other() -> None:
     cache = empty()
     for slot in range(SLOTS):

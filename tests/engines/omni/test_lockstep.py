@@ -27,7 +27,7 @@ def _inference() -> Iterator[None]:
 
 
 def _settings(*, speaks: bool) -> list[DuplexSettings]:
-    contexts = (Recent(seconds=2), Previous(units=2, tokens=8), Recent())
+    contexts = (Recent(seconds=2, batch=0), Previous(units=2, tokens=8), Recent())
     return [
         DuplexSettings(positions=1024, speaks=speaks, context=context, seed=seed)
         for seed, context in enumerate(contexts)

@@ -34,6 +34,7 @@ from realtime_venus.engines.base import (
     Verdict,
 )
 from realtime_venus.engines.omni import session as module
+from realtime_venus.engines.omni.kv import Full
 from realtime_venus.engines.omni.pieces import Piece, PrivatePiece, SpeechPiece, TextPiece
 from realtime_venus.engines.outbox import Outbox
 from realtime_venus.engines.protocol import Close, Hide, Open, Reason, Reject
@@ -355,6 +356,25 @@ async def test_what_the_network_cannot_do_is_refused() -> None:
         take("   ")
     assert await stage.told() == []
     assert stage.core.fed == []
+
+
+async def test_a_text_that_no_room_can_be_made_for_is_refused_and_the_session_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(says("a", 240, turn=True))
+
+    def full(*_: object, **__: object) -> None:
+        raise Full("300 positions do not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.core, "prefill", full)
+        stage.session.type("long")
+        stage.work()
+    stage.units()
+    events = await stage.told()
+    troubles = [event for event in events if isinstance(event, Trouble)]
+    assert [(event.code, event.fatal) for event in troubles] == [("text.too_long", False)]
+    assert any(isinstance(event, Speech) for event in events)
 
 
 def test_results_are_refused_where_the_network_knows_none() -> None:

@@ -42,25 +42,31 @@ def read_image(path: Path) -> RgbImage:
     formats = [name for name in _FORMATS if name in Image.OPEN]
     large = f"{path} is too large: make it {MAX_PIXELS:,} pixels at most."
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is the one that counts
-            with Image.open(path, formats=formats) as opened:
-                if opened.width * opened.height > MAX_PIXELS:
-                    raise BadImage(large)
-                upright = ImageOps.exif_transpose(opened)
-                if upright.has_transparency_data:
-                    upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
-                image = np.asarray(upright.convert("RGB"))
+        image = _decoded(path, formats, large)
         check_image(image)
+    except BadImage:
+        raise
     except UnidentifiedImageError as error:
         raise BadImage(f"{path} cannot be read as a picture: it is of no known kind.") from error
     except Image.DecompressionBombError as error:
         raise BadImage(large) from error
     except ImageError as error:
         raise BadImage(f"{path}: {error}.") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # a broken picture fails anywhere in its decoder, in whatever way
         raise BadImage(f"{path} cannot be read as a picture: {error}. It may be cut off.") from error
     return image
+
+
+def _decoded(path: Path, formats: list[str], large: str) -> RgbImage:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is the one that counts
+        with Image.open(path, formats=formats) as opened:
+            if opened.width * opened.height > MAX_PIXELS:
+                raise BadImage(large)
+            upright = ImageOps.exif_transpose(opened)
+            if upright.has_transparency_data:
+                upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright.convert("RGBA"))
+            return np.asarray(upright.convert("RGB"))
 
 
 def moments(video: VideoFile, limits: Limits) -> list[Moment]:

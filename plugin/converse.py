@@ -6,10 +6,11 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import soundfile
@@ -27,6 +28,11 @@ TIMELINE_FILE = "timeline.jsonl"
 TRANSCRIPT_FILE = "transcript.json"
 FILES = (AGENT_FILE, TIMELINE_FILE, TRANSCRIPT_FILE)
 _ACK_EVERY_MS = 40
+LONGEST_S: Final = 4 * 3600
+"""Seconds of a recording."""
+RATES_HZ: Final = (4_000, 384_000)
+MOST_CHANNELS: Final = 64
+_BLOCK: Final = 1 << 16
 _UNKNOWN_SIZES = (0, 0xFFFFFFFF)
 """What programs that stream a WAV write where its length belongs."""
 
@@ -35,20 +41,31 @@ class BadAudio(VenusError):
     """A file is no usable recording; the message says why."""
 
 
-class _Resample(Protocol):
-    def __call__(self, x: FloatPcm, in_rate: float, out_rate: float) -> FloatPcm: ...
+class _Resampler(Protocol):
+    def resample_chunk(self, x: FloatPcm, last: bool) -> FloatPcm: ...
 
 
-class _Read(Protocol):
-    def __call__(self, file: str, *, dtype: str, always_2d: bool) -> tuple[FloatPcm, int]: ...
+class _File(Protocol):
+    """What is used of ``soundfile.SoundFile``."""
+
+    samplerate: int
+    channels: int
+    frames: int
+
+    def read(self, frames: int, *, dtype: str, always_2d: bool) -> FloatPcm: ...
+    def close(self) -> None: ...
 
 
-_resample = cast("_Resample", soxr.resample)
-_read = cast("_Read", soundfile.read)
+_open = cast("Callable[[str], _File]", soundfile.SoundFile)
+_resampler = cast("Callable[[float, float, int, str], _Resampler]", soxr.ResampleStream)
 
 
 def read_audio(path: Path) -> FloatPcm:
-    """Read any file that libsndfile can, as mono float32 at 16 kHz in [-1, 1].  Raises :class:`BadAudio`."""
+    """Read any file that libsndfile can, as mono float32 at 16 kHz in [-1, 1].
+
+    Raises :class:`BadAudio`, before anything is decoded for a file that is longer than :data:`LONGEST_S`, or whose rate
+    or number of channels no recording has: a small file can stand for gigabytes of sound.
+    """
     if not path.is_file():
         raise BadAudio(f"{path} is no file.")
     if path.stat().st_size == 0:
@@ -56,18 +73,39 @@ def read_audio(path: Path) -> FloatPcm:
     if _is_truncated_riff(path):
         raise BadAudio(f"{path} is cut off: it is shorter than its own header says. Copy it again.")
     try:
-        samples, rate_hz = _read(str(path), dtype="float32", always_2d=True)
+        with closing(_open(str(path))) as file:
+            mono = _mono(path, file)
     except soundfile.LibsndfileError as error:
         reason = str(error).rstrip(".")
         raise BadAudio(f"{path} cannot be read as audio: {reason}. It may be cut off or of an unknown kind.") from error
-    if len(samples) == 0:
+    if len(mono) == 0:
         raise BadAudio(f"{path} holds no audio.")
-    if not np.isfinite(samples).all():
+    if not np.isfinite(mono).all():  # of numbers so large that their mean is none
         raise BadAudio(f"{path} holds values that are no numbers.")
-    mono = samples.mean(axis=1, dtype=np.float32)
-    if rate_hz != INPUT_HZ:
-        mono = _resample(mono, rate_hz, INPUT_HZ)
-    return np.clip(mono, -1.0, 1.0).astype(np.float32)
+    return np.clip(mono, -1.0, 1.0, out=mono)
+
+
+def _mono(path: Path, file: _File) -> FloatPcm:
+    """All channels of ``file`` in one, at 16 kHz, block by block."""
+    rate_hz, (slowest, fastest) = file.samplerate, RATES_HZ
+    if not slowest <= rate_hz <= fastest:
+        raise BadAudio(f"{path} has {rate_hz} samples a second; {slowest} to {fastest} can be read.")
+    if file.channels > MOST_CHANNELS:
+        raise BadAudio(f"{path} has {file.channels} channels; up to {MOST_CHANNELS} can be read.")
+    if file.frames > LONGEST_S * rate_hz:
+        hours = LONGEST_S // 3600
+        raise BadAudio(f"{path} lasts {file.frames / rate_hz / 3600:.1f} hours; cut it into parts of {hours} hours.")
+    resampler = None if rate_hz == INPUT_HZ else _resampler(rate_hz, INPUT_HZ, 1, "float32")
+    parts: list[FloatPcm] = []
+    last = False
+    while not last:
+        block = file.read(_BLOCK, dtype="float32", always_2d=True)
+        last = len(block) < _BLOCK
+        if not np.isfinite(block).all():
+            raise BadAudio(f"{path} holds values that are no numbers.")
+        mono = block.mean(axis=1, dtype=np.float32)
+        parts.append(mono if resampler is None else resampler.resample_chunk(mono, last))
+    return np.concatenate(parts)
 
 
 def _is_truncated_riff(path: Path) -> bool:

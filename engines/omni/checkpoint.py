@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -39,6 +40,8 @@ _DTYPES = {
 }
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_NUMBER = re.compile("[0-9]{1,9}")
+"""Of a block: no other digits, and none that would take minutes to read."""
 _PARTS = (("parametrizations.{}.original0", "parametrizations.{}.original1"), ("{}_g", "{}_v"))
 """Magnitude and direction of a weight-normalised tensor, in the newer and in the older spelling."""
 
@@ -103,8 +106,8 @@ class Checkpoint:
     def blocks(self, prefix: str) -> int:
         """Number of numbered blocks below ``prefix``: the highest number and one."""
         head = _dotted(prefix)
-        numbers = (name[len(head) :].partition(".")[0] for name in self.names if name.startswith(head))
-        return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+        numbers = {name[len(head) :].partition(".")[0] for name in self.names if name.startswith(head)}
+        return max((int(number) + 1 for number in numbers if _NUMBER.fullmatch(number)), default=0)
 
     def count(self, prefix: str) -> int:
         """Number of elements below ``prefix``."""
@@ -219,7 +222,7 @@ def read_pt(path: Path) -> dict[str, Tensor]:
             f"{path} is not a file of plain weights: reading it would run code that it names, which is never done. "
             "Fetch it from the official repository"
         ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, IndexError, TypeError) as error:
+    except Exception as error:  # a broken file fails anywhere in the reader, in whatever way
         raise CheckpointError(f"{path} is damaged or cut short ({error}); fetch it again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no named tensors")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
@@ -23,6 +23,17 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, protected_namespaces=())
 
 
+Layers = Annotated[int, Field(ge=1, le=1024)]
+"""A number of blocks: each is built before the weights are looked at."""
+Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _divides(section: BaseModel, part: str, whole: str) -> None:
+    heads, width = getattr(section, part), getattr(section, whole)
+    if width % heads:
+        raise ValueError(f"{whole} ({width}) must be a multiple of {part} ({heads})")
+
+
 class SliceConfig(_Section):
     """How a picture is cut and scaled before it is encoded; lengths in pixels."""
 
@@ -32,7 +43,7 @@ class SliceConfig(_Section):
     max_slice_nums: PositiveInt = 1
     """Most slices of one picture in a duplex unit, when the caller says nothing."""
     norm_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    norm_std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    norm_std: tuple[Share, Share, Share] = (0.5, 0.5, 0.5)
     """Per channel, of values in [0, 1]."""
 
 
@@ -41,7 +52,7 @@ class VisionConfig(_Section):
 
     hidden_size: PositiveInt
     intermediate_size: PositiveInt
-    num_hidden_layers: PositiveInt
+    num_hidden_layers: Layers
     num_attention_heads: PositiveInt
     image_size: PositiveInt = 980
     """Side of the largest square picture the tower was trained on; its patches are the rows of the position table."""
@@ -55,18 +66,38 @@ class VisionConfig(_Section):
         """Positions along each side of the table."""
         return self.image_size // self.patch_size
 
+    @model_validator(mode="after")
+    def _known(self) -> VisionConfig:
+        _divides(self, "num_attention_heads", "hidden_size")
+        if self.hidden_act != "gelu_pytorch_tanh" or self.side < 1:
+            raise ValueError(
+                "only hidden_act gelu_pytorch_tanh and pictures of at least a patch are built here, not "
+                f"{self.hidden_act} with image_size {self.image_size} and patch_size {self.patch_size}"
+            )
+        return self
+
 
 class AudioConfig(_Section):
     """The audio encoder (Whisper medium)."""
 
     d_model: PositiveInt
-    encoder_layers: PositiveInt
+    encoder_layers: Layers
     encoder_attention_heads: PositiveInt
     encoder_ffn_dim: PositiveInt
     num_mel_bins: PositiveInt = 80
     max_source_positions: PositiveInt = 1500
     activation_function: str = "gelu"
     scale_embedding: bool = False
+
+    @model_validator(mode="after")
+    def _known(self) -> AudioConfig:
+        _divides(self, "encoder_attention_heads", "d_model")
+        if self.activation_function != "gelu" or self.scale_embedding:
+            raise ValueError(
+                "only activation_function gelu without scale_embedding is built here, not "
+                f"{self.activation_function} with scale_embedding {self.scale_embedding}"
+            )
+        return self
 
 
 class TalkerConfig(_Section):
@@ -85,7 +116,7 @@ class TalkerConfig(_Section):
     text_eos_token_id: int
     hidden_size: PositiveInt = 768
     intermediate_size: PositiveInt = 3072
-    num_hidden_layers: PositiveInt = 20
+    num_hidden_layers: Layers = 20
     num_attention_heads: PositiveInt = 12
     num_key_value_heads: PositiveInt = 12
     max_position_embeddings: PositiveInt = 4096
@@ -109,6 +140,13 @@ class TalkerConfig(_Section):
                 "only condition_type hidden_text_merge with projector_type mlp and num_vq 1 is built here, not "
                 f"{self.condition_type}, {self.projector_type} and {self.num_vq}"
             )
+        _divides(self, "num_attention_heads", "hidden_size")
+        _divides(self, "num_key_value_heads", "num_attention_heads")
+        for name in ("audio_bos_token_id", "text_eos_token_id"):
+            if not 0 <= getattr(self, name) < self.num_text_tokens:
+                raise ValueError(
+                    f"{name} ({getattr(self, name)}) lies outside num_text_tokens ({self.num_text_tokens})"
+                )
         return self
 
 
@@ -118,7 +156,7 @@ class OmniConfig(_Section):
     vocab_size: PositiveInt
     hidden_size: PositiveInt
     intermediate_size: PositiveInt
-    num_hidden_layers: PositiveInt
+    num_hidden_layers: Layers
     num_attention_heads: PositiveInt
     num_key_value_heads: PositiveInt
     head_dim: PositiveInt = 128
@@ -146,8 +184,8 @@ class OmniConfig(_Section):
     use_image_id: bool = True
     vision_batch_size: PositiveInt = 16
     """Most slices encoded in one batch."""
-    audio_pool_step: PositiveInt = 5
-    audio_chunk_length: float = 1.0
+    audio_pool_step: int = Field(default=5, ge=1, le=50)
+    audio_chunk_length: float = Field(default=1.0, gt=0, le=30)
     """Seconds of sound that see each other in offline encoding."""
     stream_input: bool = False
 
@@ -173,8 +211,7 @@ class OmniConfig(_Section):
     def _known(self) -> OmniConfig:
         if self.tie_word_embeddings or self.attention_bias:
             raise ValueError("tied embeddings and attention biases are not built here")
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
+        _divides(self, "num_key_value_heads", "num_attention_heads")
         acts = {self.hidden_act} | ({self.tts.hidden_act} if self.tts else set[str]())
         if acts != {"silu"}:
             raise ValueError(f"hidden_act must be silu, not {', '.join(sorted(acts))}")

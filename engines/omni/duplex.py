@@ -35,7 +35,7 @@ from .unit_input import UNIT_MS as UNIT_MS
 from .unit_input import Fed, UnitInput
 from .unit_speech import UnitSpeech
 from .unit_text import Said, Steer, UnitText
-from .units import Unit, UnitTable
+from .units import Unit, UnitKind, UnitTable
 from .voice import VoicePrompt
 
 
@@ -176,7 +176,10 @@ class Duplex:
                 yield from self._feed([[self.model.tokens.ids.unit]])
             return None
         embeds = mix(self.model, [self._carry, *unit.parts])
-        yield from self._make_room(embeds.shape[1] + len(unit.words))
+        wanted = embeds.shape[1] + len(unit.words) + self.decoding.max_tokens + 1  # with what is generated after them
+        yield from self._make_room(wanted)
+        if unit.fed.kind is UnitKind.TEXT:
+            self.cache.require(self.slot, wanted)  # a text is refused rather than left without its answer
         self._step = yield from forward(embeds)
         self._carry = []
         if unit.words:
@@ -299,10 +302,9 @@ class Duplex:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _make_room(self, positions: int) -> Work[None]:
-        """Room for so many and for what is generated after them, as far as the policy allows."""
-        wanted = positions + self.decoding.max_tokens + 1
+        """Room for so many, as far as the policy allows."""
         model = self.model
-        return self.memory.make_room(wanted, self.units, self.cache, self.slot, model.thinker, model.tokens)
+        return self.memory.make_room(positions, self.units, self.cache, self.slot, model.thinker, model.tokens)
 
     def _feed(self, parts: Sequence[Part]) -> Work[Step]:
         return forward(mix(self.model, parts))

@@ -154,6 +154,11 @@ def used_layers(stored: int, configured: int, drop_last: bool) -> int:
     Checkpoints come with the last block, which is never used, or already without it: it is dropped only where all
     ``configured`` ones are there.  Raises :class:`CheckpointError` if more than that one are missing.
     """
+    if stored > configured + 1:
+        raise CheckpointError(
+            f"the checkpoint names a vision block {stored - 1} (vpm.encoder.layers), and config.json has {configured}: "
+            "they do not belong together"
+        )
     if stored < max(configured - 1, 1):
         raise CheckpointError(
             f"the checkpoint holds {stored} vision blocks (vpm.encoder.layers), and config.json asks for {configured}: "

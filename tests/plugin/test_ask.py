@@ -66,6 +66,22 @@ def test_what_is_no_picture_is_refused_in_words(tmp_path: Path) -> None:
         read_image(tmp_path / "c.png")
 
 
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif", "tiff", "webp", "bmp"])
+def test_a_picture_that_is_broken_anywhere_is_read_or_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "picture"
+    Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save(path, format=kind)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), max(1, len(whole) // 100)):
+        for content in (whole[:place], whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]):
+            path.write_bytes(content)
+            try:
+                assert read_image(path).dtype == np.uint8
+            except BadImage:
+                refused += 1
+    assert refused > 0
+
+
 def test_one_limit_for_the_size_of_a_picture_and_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pillow has a limit of its own, at which it only warns; at twice that it refuses."""
     monkeypatch.setattr(module, "MAX_PIXELS", 1000)

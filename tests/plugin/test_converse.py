@@ -67,6 +67,36 @@ def test_what_is_no_recording_is_refused_in_words(tmp_path: Path) -> None:
         read_audio(tmp_path / "nan.wav")
 
 
+@pytest.mark.parametrize(
+    ("rate_hz", "channels", "frames", "words"),
+    [
+        (1, 1, 1000, "has 1 samples a second; 4000 to 384000"),
+        (500_000, 1, 1000, "has 500000 samples a second"),
+        (16_000, 65, 10, "has 65 channels; up to 64"),
+        (4_000, 1, 4_000 * 4 * 3600 + 1, "lasts 4.0 hours; cut it into parts of 4 hours"),
+    ],
+)
+def test_a_small_file_that_stands_for_gigabytes_is_refused_unread(
+    tmp_path: Path, rate_hz: int, channels: int, frames: int, words: str
+) -> None:
+    path = tmp_path / "a.wav"
+    with soundfile.SoundFile(path, "w", rate_hz, channels, subtype="PCM_U8") as file:
+        for _ in range(0, frames, 1 << 20):
+            file.write(np.zeros((min(frames, 1 << 20), channels), np.int16))
+    with pytest.raises(BadAudio, match=words):
+        read_audio(path)
+
+
+def test_a_recording_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
+    whole = tone(48_000, seconds=7.0)
+    soundfile.write(tmp_path / "a.wav", whole, 48_000)
+    audio = read_audio(tmp_path / "a.wav")
+    assert len(audio) == pytest.approx(7 * 16_000, abs=20)
+    middle = audio[len(audio) // 2 - 16_000 : len(audio) // 2 + 16_000]
+    assert np.abs(audio[1000:-1000] - tone(16_000, seconds=7.0)[1000 : len(audio) - 1000]).max() < 0.01
+    assert peak_hz(middle) == pytest.approx(440, abs=2)
+
+
 @pytest.mark.parametrize("kind", ["wav", "flac"])
 def test_a_cut_file_is_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -87,6 +88,12 @@ def test_the_recorded_checkpoint_is_read_as_its_own_library_reads_it() -> None:
     assert checkpoint.blocks("vpm.encoder.layers") == 1 + max(
         int(name.split(".")[3]) for name in expected if name.startswith("vpm.encoder.layers.")
     )
+
+
+def test_only_plain_numbers_count_as_blocks(tmp_path: Path) -> None:
+    names = ("a.0.w", "a.1.w", "a.\N{SUPERSCRIPT TWO}.w", f"a.{'9' * 5000}.w", "a.x.w")
+    checkpoints.save(tmp_path, {name: torch.zeros(1) for name in names})
+    assert Checkpoint.open(tmp_path).blocks("a") == 2
 
 
 def test_progress_counts_the_stored_bytes(tmp_path: Path) -> None:
@@ -403,6 +410,20 @@ def test_a_truncated_pt_file_is_refused(tmp_path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(CheckpointError, match=r"w\.pt"):
         read_pt(path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pt_file_that_is_broken_anywhere_is_refused(tmp_path: Path, zipped: bool) -> None:
+    path = tmp_path / "w.pt"
+    torch.save(weights(), path, _use_new_zipfile_serialization=zipped)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), max(1, len(whole) // 200)):
+        path.write_bytes(whole[:place])
+        with pytest.raises(CheckpointError, match=r"w\.pt"):
+            read_pt(path)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with suppress(CheckpointError):  # a flipped byte may go unnoticed, but is never another error
+            read_pt(path)
 
 
 def test_a_missing_pt_file_is_named(tmp_path: Path) -> None:

@@ -125,6 +125,35 @@ def test_what_is_not_built_is_refused(tmp_path: Path, change: dict[str, Any]) ->
         OmniConfig.load(written(tmp_path, recorded() | change))
 
 
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("vision_config", "num_attention_heads", 5),
+        ("vision_config", "hidden_act", "relu"),
+        ("vision_config", "image_size", 1),
+        ("vision_config", "num_hidden_layers", 10**9),
+        ("audio_config", "encoder_attention_heads", 3),
+        ("audio_config", "activation_function", "relu"),
+        ("audio_config", "scale_embedding", True),
+        ("audio_config", "encoder_layers", 1025),
+        ("tts_config", "audio_bos_token_id", 10**6),
+        ("tts_config", "text_eos_token_id", -1),
+        ("tts_config", "num_attention_heads", 5),
+        ("slice_config", "norm_std", [0.5, 0.0, 0.5]),
+        (None, "audio_pool_step", 60),
+        (None, "audio_chunk_length", 0),
+        (None, "num_hidden_layers", 10**9),
+    ],
+)
+def test_values_that_only_a_session_would_trip_over_are_refused_by_name(
+    tmp_path: Path, section: str | None, name: str, value: object
+) -> None:
+    fields = recorded()
+    (fields if section is None else fields.setdefault(section, {}))[name] = value
+    with pytest.raises(CheckpointError, match=name):
+        OmniConfig.load(written(tmp_path, fields))
+
+
 def test_a_talker_of_another_kind_is_refused(tmp_path: Path) -> None:
     fields = recorded()
     fields["tts_config"]["num_vq"] = 4

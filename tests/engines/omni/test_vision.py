@@ -143,6 +143,11 @@ def test_how_many_blocks_are_used(stored: int, configured: int, drop: bool, used
     assert used_layers(stored, configured, drop) == used
 
 
+def test_blocks_that_no_configuration_has_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="vision block 999999998"):
+        used_layers(999_999_999, 27, drop_last=True)
+
+
 @pytest.mark.parametrize(("stored", "configured"), [(25, 27), (0, 27), (0, 1)])
 def test_missing_blocks_are_refused(stored: int, configured: int) -> None:
     with pytest.raises(CheckpointError, match=f"holds {stored} vision blocks"):

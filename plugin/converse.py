@@ -29,7 +29,7 @@ TRANSCRIPT_FILE = "transcript.json"
 FILES = (AGENT_FILE, TIMELINE_FILE, TRANSCRIPT_FILE)
 _ACK_EVERY_MS = 40
 LONGEST_S: Final = 4 * 3600
-"""Seconds of a recording."""
+"""Longest recording or video that is taken; its sound is held in memory."""
 RATES_HZ: Final = (4_000, 384_000)
 MOST_CHANNELS: Final = 64
 _BLOCK: Final = 1 << 16

@@ -23,10 +23,8 @@ from av.stream import Stream
 from av.video.frame import VideoFrame
 
 from ..engines.base import INPUT_HZ, FloatPcm, Frame, RgbImage
-from .converse import BadAudio
+from .converse import LONGEST_S, BadAudio
 
-LONGEST_S: Final = 4 * 3600
-"""Longest file that is taken; its sound is held in memory."""
 _SLACK: Final = INPUT_HZ // 20
 """Samples by which a time stamp may differ from where the sound is, before it counts as a gap."""
 _MOST_PIXELS: Final = 64_000_000

@@ -1,31 +1,25 @@
 // The camera: the button that switches it on and off, and the user's own picture.
 
-// Venus takes a picture a second; more than a few are of no use.
-const WANTED = { width: { ideal: 640 }, height: { ideal: 480 }, frameRate: { ideal: 10 } };
-const CODES = {
-  NotAllowedError: "denied",
-  SecurityError: "denied",
-  NotFoundError: "none",
-  OverconstrainedError: "none",
-  NotReadableError: "busy",
-  AbortError: "busy",
-};
+import { DeviceError, openDevice } from "./devices.js";
 
-export class CameraError extends Error {
+// Venus takes a picture a second; more than a few are of no use.
+const FRAME_RATE = 10;
+const WANTED = { width: { ideal: 640 }, height: { ideal: 480 }, frameRate: { ideal: FRAME_RATE } };
+
+// How a line sends it: rather fewer pictures than smaller ones.
+export const ENCODING = { maxFramerate: FRAME_RATE, maxBitrate: 500_000 };
+export const DEGRADATION = "maintain-resolution";
+
+export class CameraError extends DeviceError {
   constructor(code) {
-    super(code);
-    this.code = `camera_${code}`;
+    super(`camera_${code}`);
   }
 }
 
-async function openCamera() {
-  if (!window.isSecureContext) throw new CameraError("insecure");
-  if (!navigator.mediaDevices?.getUserMedia) throw new CameraError("unsupported");
-  try {
-    return await navigator.mediaDevices.getUserMedia({ audio: false, video: WANTED });
-  } catch (error) {
-    throw new CameraError(CODES[error.name] ?? "busy");
-  }
+function openCamera() {
+  // Nothing is demanded of it, so one that does not fit is one that is not there.
+  const makeError = (code) => new CameraError(code === "gone" ? "none" : code);
+  return openDevice({ audio: false, video: WANTED }, makeError);
 }
 
 function stop(stream) {

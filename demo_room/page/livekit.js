@@ -1,6 +1,7 @@
 // The line through a room of a LiveKit server: one track each way, events as messages, commands as calls.  See call.js.
 
 import * as api from "./api.js";
+import { DEGRADATION, ENCODING } from "./camera.js";
 import { Pieces } from "./pieces.js";
 import { Playout } from "./playout.js";
 import {
@@ -20,8 +21,8 @@ const REASON_MS = 1000;
 const CAMERA = {
   source: Track.Source.Camera,
   simulcast: false,
-  videoEncoding: { maxFramerate: 10, maxBitrate: 500_000 },
-  degradationPreference: "maintain-resolution",
+  videoEncoding: ENCODING,
+  degradationPreference: DEGRADATION,
 };
 const COMMANDS = { interrupt: "venus.interrupt", type: "venus.type", configure: "venus.configure" };
 const CODES = {

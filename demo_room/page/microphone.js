@@ -1,32 +1,14 @@
-// The microphone: opening one, naming them all, and saying in a word what is wrong.
+// The microphone: opening one, and naming them all.
+
+import { DeviceError, openDevice } from "./devices.js";
 
 const WANTED = { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
 
-export class MicrophoneError extends Error {
-  constructor(code) {
-    super(code);
-    this.code = code;
-  }
-}
+export class MicrophoneError extends DeviceError {}
 
-const CODES = {
-  NotAllowedError: "denied",
-  SecurityError: "denied",
-  NotFoundError: "none",
-  OverconstrainedError: "gone",
-  NotReadableError: "busy",
-  AbortError: "busy",
-};
-
-export async function openMicrophone(deviceId) {
-  if (!window.isSecureContext) throw new MicrophoneError("insecure");
-  if (!navigator.mediaDevices?.getUserMedia) throw new MicrophoneError("unsupported");
+export function openMicrophone(deviceId) {
   const audio = deviceId ? { ...WANTED, deviceId: { exact: deviceId } } : WANTED;
-  try {
-    return await navigator.mediaDevices.getUserMedia({ audio, video: false });
-  } catch (error) {
-    throw new MicrophoneError(CODES[error.name] ?? "busy");
-  }
+  return openDevice({ audio, video: false }, (code) => new MicrophoneError(code));
 }
 
 export async function listMicrophones() {

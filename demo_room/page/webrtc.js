@@ -1,13 +1,13 @@
 // The line to the server itself: an offer, an answer, and the data channel "events".  See call.js.
 
 import * as api from "./api.js";
+import { DEGRADATION, ENCODING } from "./camera.js";
 import { EventChannel } from "./channel.js";
 
 const ACK_MS = 200;
 const CANDIDATES_MS = 2000;
 const OPEN_MS = 10000;
 const RTP_HZ = 48000;
-const CAMERA = { maxFramerate: 10, maxBitrate: 500_000 };
 
 const later = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -41,7 +41,7 @@ export class WebRtcLine {
     this.#receiver = voice.receiver;
     // Agreed on now, so that the camera needs no agreement later.
     this.#camera = this.#session.can_see
-      ? connection.addTransceiver("video", { direction: "sendonly", sendEncodings: [CAMERA] }).sender
+      ? connection.addTransceiver("video", { direction: "sendonly", sendEncodings: [ENCODING] }).sender
       : null;
     connection.addEventListener("track", (event) => {
       this.#handlers.remote(event.streams[0] ?? new MediaStream([event.track]));
@@ -133,7 +133,7 @@ export class WebRtcLine {
 // On a slow line rather fewer pictures than smaller ones.
 async function keepSize(sender) {
   try {
-    await sender.setParameters({ ...sender.getParameters(), degradationPreference: "maintain-resolution" });
+    await sender.setParameters({ ...sender.getParameters(), degradationPreference: DEGRADATION });
   } catch {
     // Not every browser can promise that.
   }

@@ -25,7 +25,7 @@ class _Section(BaseModel):
 
 Layers = Annotated[int, Field(ge=1, le=1024)]
 """A number of blocks: each is built before the weights are looked at."""
-Share = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _divides(section: BaseModel, part: str, whole: str) -> None:
@@ -43,7 +43,7 @@ class SliceConfig(_Section):
     max_slice_nums: PositiveInt = 1
     """Most slices of one picture in a duplex unit, when the caller says nothing."""
     norm_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
-    norm_std: tuple[Share, Share, Share] = (0.5, 0.5, 0.5)
+    norm_std: tuple[Positive, Positive, Positive] = (0.5, 0.5, 0.5)
     """Per channel, of values in [0, 1]."""
 
 

@@ -419,8 +419,8 @@ class Duplex:
 
 
 def _bounded(policy: Policy, capacity: int) -> Policy:
-    """The default policy also makes room before the cache is full."""
-    if isinstance(policy, Recent) and policy.high is None:
-        high = capacity - capacity // 8
-        return policy.model_copy(update={"high": high, "low": policy.low or high - high // 16})
-    return policy
+    """The default policy also makes room before the cache is full, for more than a unit at a time."""
+    if not isinstance(policy, Recent):
+        return policy
+    high = policy.high or capacity - capacity // 8
+    return policy.model_copy(update={"high": high, "low": policy.low or high - high // 16})

@@ -305,7 +305,7 @@ def _policy(settings: OmniSettings) -> Policy:
         case "time":
             # room for the next unit is made beforehand, however small the cache
             high = settings.positions - max(settings.positions // 8, settings.unit_positions)
-            return Recent(seconds=float(context.window_s), high=max(high, 1), low=max(high - high // 16, 1))
+            return Recent(seconds=float(context.window_s), high=max(high, 1))
         case "basic":
             return Basic(high=context.high, low=context.low)
         case "context":

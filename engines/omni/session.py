@@ -43,6 +43,7 @@ from ..base import (
 )
 from ..outbox import Outbox
 from ..protocol import Close, Hide, Open, Reject
+from ..texts import fitting
 from . import parcel
 from .duplex import Duplex
 from .images import ImageError, check_image
@@ -144,7 +145,7 @@ class OmniSession(EngineSession):
             self._ask()
 
     def type(self, text: str) -> None:
-        if stripped := _fitting(text):
+        if stripped := fitting(text, LONGEST_TEXT):
             self._post(Typed(stripped))
 
     def say(self, text: str) -> None:
@@ -153,7 +154,7 @@ class OmniSession(EngineSession):
     def inject(self, background: str) -> None:
         if not self._ways.takes_results:
             raise Unsupported("this checkpoint takes no background results: its tokenizer has no <backend>")
-        if stripped := _fitting(background):
+        if stripped := fitting(background, LONGEST_TEXT):
             self._post(Background(stripped))
 
     def configure(self, changes: Changes) -> None:
@@ -280,9 +281,7 @@ class OmniSession(EngineSession):
                 self._deliver(duplex)
                 return self._unit(duplex, message)
             case Typed(text):
-                if self._fed(lambda: duplex.prefill(text=text)):
-                    self._generate(duplex)
-                    duplex.finalise()
+                self._answer(duplex, lambda: duplex.prefill(text=text))
             case Background(text):
                 if len(self._results) < RESULTS:
                     self._results.append(text)
@@ -401,17 +400,21 @@ class OmniSession(EngineSession):
         if not self._results or self._speaking:
             return
         result = self._results.popleft()
-        if self._fed(lambda: duplex.inject(result)):
-            self._generate(duplex)
-            duplex.finalise()
+        self._answer(duplex, lambda: duplex.inject(result))
 
-    def _fed(self, feed: Callable[[], object]) -> bool:
-        """Whether ``feed`` gave a unit to answer.  A text that no room can be made for is refused, and nothing lost."""
+    def _answer(self, duplex: Duplex, feed: Callable[[], object]) -> None:
+        """Feed a text and generate the unit it makes, if it makes one (``feed`` says ``False`` otherwise).
+
+        A text that no room can be made for is refused, and nothing lost.
+        """
         try:
-            return feed() is not False
+            fed = feed()
         except Full as error:
             self._out.put(Trouble(self._now_ms, "text.too_long", f"this text was not taken: {error}"))
-            return False
+            return
+        if fed is not False:
+            self._generate(duplex)
+            duplex.finalise()
 
     def _give_up(self, duplex: Duplex, turn: int) -> None:
         """The next unit closes the turn in the context; for the listener it is over now.
@@ -460,11 +463,3 @@ class OmniSession(EngineSession):
         finally:
             self._out.end()
             self._gone.set_result(None)
-
-
-def _fitting(text: str) -> str:
-    """``text`` without the space around it; :class:`EngineError` for one that is too long."""
-    stripped = text.strip()
-    if len(stripped) > LONGEST_TEXT:
-        raise EngineError(f"a text has at most {LONGEST_TEXT} characters here; this one was not taken")
-    return stripped

@@ -152,7 +152,8 @@ def used_layers(stored: int, configured: int, drop_last: bool) -> int:
     """How many of the ``stored`` blocks are used.
 
     Checkpoints come with the last block, which is never used, or already without it: it is dropped only where all
-    ``configured`` ones are there.  Raises :class:`CheckpointError` if more than that one are missing.
+    ``configured`` ones are there.  Raises :class:`CheckpointError` if more than that one are missing, or too many are
+    there.
     """
     if stored > configured + 1:
         raise CheckpointError(

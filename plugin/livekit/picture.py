@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...engines.base import Frame, RgbImage
-from ..rooms.livekit.sdk import LARGEST_PICTURE, thinned
+from ..rooms.livekit.sdk import thinned
+from ..rooms.picture import LARGEST_PICTURE
 from .compat import rtc
 
 

@@ -24,6 +24,16 @@ from .lull import Lull
 from .settings import SessionSettings
 
 _log = logging.getLogger(__name__)
+
+_STALLED = {
+    "engine": (
+        "the engine has finished nothing for %.1f s and is started anew: it hangs, or the machine is too busy; "
+        "end other programs, allow fewer sessions, or raise VENUS_SESSION__WATCHDOG_S"
+    ),
+    "playout": (
+        "the room has fetched no sound for %.1f s and is asked anew: look at the network, the page and the load"
+    ),
+}
 _MAX_UNDONE_MS = 600
 _LEDGER_EVERY_MS = 200
 """How often the page learns of playback's steady progress; beginnings and ends are told at once."""
@@ -390,19 +400,10 @@ class Session:
             self._apply(self._core.done(action, self._now()))
 
     def _recover(self, what: str, stalled_ms: int) -> None:
-        told = {"session": self.session_id, "what": what}
+        _log.warning(_STALLED[what], stalled_ms / 1000, extra={"session": self.session_id, "what": what})
         if what == "playout":
-            words = (
-                "the room has fetched no sound for %.1f s and is asked anew: look at the network, the page and the load"
-            )
-            _log.warning(words, stalled_ms / 1000, extra=told)
             self._room.play(self)
         else:
-            words = (
-                "the engine has finished nothing for %.1f s and is started anew: it hangs, or the machine is too busy; "
-            )
-            words += "end other programs, allow fewer sessions, or raise VENUS_SESSION__WATCHDOG_S"
-            _log.warning(words, stalled_ms / 1000, extra=told)
             self._restart.set()
 
     def _emit(self, event: TimelineEvent) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....engines.base import INPUT_HZ, OUTPUT_HZ, FloatPcm, Int16Pcm, MissingExtra, RgbImage, VenusError
 from ...redaction import redacted
+from ..picture import LARGEST_PICTURE
 
 try:
     from livekit import rtc
@@ -242,10 +243,6 @@ _QUARTER_TURNS: dict[int, int] = {
 def see(track: rtc.Track) -> rtc.VideoStream:
     """The track's frames; only the newest waits."""
     return rtc.VideoStream(track, capacity=1)
-
-
-LARGEST_PICTURE = 3840 * 2160
-"""Pixels of the largest picture that is converted whole."""
 
 
 def thinned(frame: rtc.VideoFrame) -> rtc.VideoFrame:

@@ -11,9 +11,9 @@ from av import VideoFrame
 from av.error import FFmpegError
 
 from ....engines.base import Frame, RgbImage
+from ..picture import LARGEST_PICTURE as LARGEST_PICTURE
+from ..picture import PictureSlot
 
-LARGEST_PICTURE = 3840 * 2160
-"""Pixels of the largest picture that is decoded."""
 PIXELS_PER_S = 1280 * 720 * 30
 """Pixels that are decoded in a second, and at most at once: the page sends a ninth of it."""
 MOST_WAITING = 8
@@ -90,43 +90,32 @@ def _pixels(key: bytes) -> int:
     return width * height
 
 
-class LatestPicture:
-    """One slot; a new frame replaces the old one whether or not that was looked at.
-
-    Within ``every_ms`` of a converted picture the same one is given again, and after :data:`KEEP_MS` none.
-    """
+class LatestPicture(PictureSlot[VideoFrame]):
+    """The page's picture, of which nothing is left after :data:`KEEP_MS`."""
 
     def __init__(self, every_ms: int) -> None:
-        self._every_ms = every_ms
-        self._raw: VideoFrame | None = None
-        self._captured_ms = 0.0
-        self._converted: Frame | None = None
+        super().__init__(every_ms)
         self.received = 0
         self.conversions = 0
         self.failed = 0
         """Pictures that could not be converted; the one before stays."""
 
-    def put(self, frame: VideoFrame, captured_ms: float) -> None:
-        """Keep ``frame``, captured at ``captured_ms`` of the session's clock."""
+    def put(self, raw: VideoFrame, captured_ms: float) -> None:
+        """See :meth:`PictureSlot.put`."""
         self.received += 1
-        self._raw, self._captured_ms = frame, captured_ms
+        super().put(raw, captured_ms)
 
     def get(self, now_ms: float) -> Frame | None:
         """The newest picture as RGB, or ``None`` where there is none at ``now_ms``."""
         if now_ms - self._captured_ms > KEEP_MS:
             self.clear()
-        last = self._converted
-        if self._raw is not None and (last is None or self._captured_ms - last.captured_ms >= self._every_ms):
-            raw, self._raw = self._raw, None
-            try:
-                image = cast(RgbImage, np.ascontiguousarray(raw.to_ndarray(format="rgb24")))
-            except (FFmpegError, ValueError, MemoryError):
-                self.failed += 1
-            else:
-                self.conversions += 1
-                self._converted = Frame(image, self._captured_ms)
-        return self._converted
+        return self._newest()
 
-    def clear(self) -> None:
-        """Forget the picture; an old one must not look like the present."""
-        self._raw = self._converted = None
+    def _convert(self, raw: VideoFrame) -> RgbImage | None:
+        try:
+            image = cast(RgbImage, np.ascontiguousarray(raw.to_ndarray(format="rgb24")))
+        except (FFmpegError, ValueError, MemoryError):
+            self.failed += 1
+            return None
+        self.conversions += 1
+        return image

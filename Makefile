@@ -25,7 +25,8 @@ test: dev ## every test; BROWSER=no leaves out those in Chromium, ARGS="..." goe
 	@$(if $(filter no,$(BROWSER)),true,requirements/chromium.sh)
 	@requirements/livekit-server.sh >/dev/null
 	@$(BIN)/venus models pull
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report= -m "not alone$(WITHOUT)" $(ARGS) || [ $$? = 5 ]
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-report= -m "not alone and not live$(WITHOUT)" $(ARGS) || [ $$? = 5 ]
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov --cov-append --cov-report= -m "live$(WITHOUT)" $(ARGS) || [ $$? = 5 ]
 	@$(BIN)/python -m pytest --cov --cov-append --cov-report=term:skip-covered -m "alone$(WITHOUT)" $(ARGS) || [ $$? = 5 ] # 5: none of these was asked for
 
 lint: dev ## style, format and types

@@ -15,9 +15,8 @@ from playwright.async_api import Page
 from ..demo_room.conftest import Start, start
 from ..kit.browser import launched, tab
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 
-__all__ = ["native_sockets_closed", "start"]
+__all__ = ["start"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("native_sockets_closed")]
 

@@ -16,9 +16,6 @@ from livekit import rtc
 
 from ..kit.livekit_participant import agent_token, participant, until
 from ..kit.livekit_server import LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

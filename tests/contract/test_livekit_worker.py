@@ -21,9 +21,8 @@ from realtime_venus.plugin.worker import adapter
 
 from ..kit.livekit_guest import agent_of, agents, environment_kept, guest
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 
-__all__ = ["environment_kept", "native_sockets_closed"]
+__all__ = ["environment_kept"]
 
 pytestmark = pytest.mark.usefixtures("environment_kept", "native_sockets_closed")
 

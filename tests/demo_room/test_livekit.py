@@ -19,12 +19,9 @@ from realtime_venus.engines.base import Language, SessionOptions
 from realtime_venus.plugin.rooms.livekit import LiveKitRoom, sdk
 
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..plugin.rooms.webrtc.page import until
 from .conftest import Running, Start
 from .scripted import ScriptedHost
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

@@ -13,7 +13,8 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What happens in real time, between processes, is not run beside other tests."""
+    """What happens in real time, between processes, is not run beside what computes."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker("alone")
+            alone = item.get_closest_marker("models") or item.get_closest_marker("alone")
+            item.add_marker("alone" if alone else "live")

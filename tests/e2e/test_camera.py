@@ -29,11 +29,8 @@ from ..demo_room.scripted import ScriptedHost
 from ..kit.browser import Tab, launched, tab
 from ..kit.fake_engine import FakeEngine
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..plugin.rooms.webrtc.page import until
 from .test_livekit_page import Signalling
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.browser
 

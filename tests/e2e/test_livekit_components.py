@@ -25,10 +25,7 @@ from realtime_venus.plugin.livekit.components.parts import shared
 from ..kit.kits import KIT_HZ, render, sample
 from ..kit.livekit_participant import Participant, agent_token, participant
 from ..kit.livekit_server import LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..kit.speech import error_rate
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
 

@@ -19,10 +19,7 @@ from realtime_venus.plugin.livekit.attach import Attachment
 from ..kit.fake_engine import FakeEngine, FakeSession
 from ..kit.kits import stem
 from ..kit.livekit_server import LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..plugin.livekit.agent_io import Emitter, on, start
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

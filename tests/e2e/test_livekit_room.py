@@ -15,10 +15,7 @@ from ..kit.fake_engine import FakeEngine, FakeSession
 from ..kit.livekit_agent import HIGHER, ROOM, SHORT, TONE, agent
 from ..kit.livekit_participant import agent_token, participant, token_of_kind, until
 from ..kit.livekit_server import LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..kit.sessions import Loud
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 
@@ -118,6 +115,7 @@ async def test_the_stop_button_and_typed_text(livekit_server: LiveKitServer) -> 
         assert (await alice.ask("venus.state"))["language"] == "zh"
 
 
+@pytest.mark.alone
 async def test_two_speakers_are_mixed_and_told_apart(livekit_server: LiveKitServer) -> None:
     async with (
         agent(livekit_server) as venus,

@@ -12,9 +12,6 @@ from realtime_venus.plugin.rooms.livekit import JoinRefused, LiveKitOptions, Liv
 from ..kit.livekit_agent import ROOM, SHORT, TONE, agent
 from ..kit.livekit_participant import agent_token, participant, until
 from ..kit.livekit_server import KEY, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

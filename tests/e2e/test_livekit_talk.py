@@ -21,9 +21,6 @@ from ..kit.kits import render, sample, stem
 from ..kit.livekit_agent import ROOM, SHORT
 from ..kit.livekit_participant import Json, Participant, agent_token, participant, until
 from ..kit.livekit_server import LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
 

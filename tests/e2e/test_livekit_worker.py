@@ -16,9 +16,6 @@ from livekit import api
 from ..kit.agent_process import AgentProcess, agent_process
 from ..kit.livekit_guest import agent_of, agents, alone, guest, hears_agent
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

@@ -11,7 +11,7 @@ from playwright.async_api import Page
 from ..demo_room.conftest import Start
 from ..kit.browser import launched, tab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 Step = Sequence[str | float | None]
 LATENCY_MS = 30

@@ -18,10 +18,7 @@ from ..kit.kits import render, sample
 from ..kit.livekit_guest import agent_of
 from ..kit.livekit_participant import Participant, participant, until
 from ..kit.livekit_server import KEY, SECRET, LiveKitServer
-from ..kit.native_sockets import native_sockets_closed
 from ..kit.readme import READMES, code_of
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = [pytest.mark.models, pytest.mark.usefixtures("native_sockets_closed")]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.async_api import Page, expect
+from pypinyin import lazy_pinyin
 from realtime_venus.engines.base import FloatPcm, Language
 from realtime_venus.engines.cascade.asr import WhisperRecogniser
 from realtime_venus.engines.store import Store
@@ -106,6 +107,11 @@ def _led(sound: FloatPcm, lead_s: float = LEAD_S) -> FloatPcm:
     return np.concatenate([np.zeros(int(lead_s * KIT_HZ), dtype=np.float32), sound * (0.5 / np.abs(sound).max())])
 
 
+def pronounced(chinese: str) -> str:
+    """Syllables without tones, which a small recogniser mixes up as easily as it does characters."""
+    return " ".join(syllable for syllable in lazy_pinyin(chinese) if syllable.isalnum())
+
+
 def heard_words(recogniser: WhisperRecogniser, sound: FloatPcm, language: Language) -> str:
     transcript = recogniser.transcribe(sound, language)
     assert transcript is not None
@@ -135,7 +141,7 @@ async def test_chinese_is_answered_in_chinese(demo_server: str, recogniser: Whis
     assert any(keyword in caption for keyword in sample(sample_id)["expected_keywords"]), caption
     # A word that the recogniser spells with other characters of the same sound is as good (猎豹, 裂爆).
     words = heard_words(recogniser, recording.venus, Language.ZH)
-    assert error_rate(caption, words)[0] <= 0.6, (caption, words)
+    assert error_rate(pronounced(caption), pronounced(words))[0] <= 0.5, (caption, words)
 
 
 async def test_interrupted_she_falls_silent_and_answers_the_new_question(
@@ -148,7 +154,11 @@ async def test_interrupted_she_falls_silent_and_answers_the_new_question(
         await expect(page.locator(".said.agent small")).to_have_text("interrupted", timeout=ANSWER_MS)
         await expect(page.locator(".said.agent span[data-state=dropped]").first).to_be_visible()
         await expect(page.locator(".said.agent span[data-state=heard]").first).to_be_visible()
-        await answered(page, 2)
+        # Cut off in the middle of the new question she may begin too early and be interrupted once more.
+        right = re.compile("|".join(sample(sample_id)["expected_keywords"]), re.IGNORECASE)
+        heard = page.locator(".said.agent span[data-state=heard]").filter(has_text=right)
+        await expect(heard.first).to_be_visible(timeout=ANSWER_MS)
+        await expect(page.locator("#state")).to_have_text("Listening", timeout=ANSWER_MS)
         if picture := os.environ.get("SCREENSHOT"):
             await page.screenshot(path=picture, full_page=True)
         recording = await Recording.of(page)

@@ -67,8 +67,8 @@ class GreetingEngine(FakeEngine):
         self._note({"closed": id(self)})
         await super().close()
 
-    def _greet(self, session: FakeSession, unit: MediaUnit) -> None:
-        if unit.index == 0:
+    def _greet(self, session: FakeSession, _unit: MediaUnit) -> None:
+        if len(session.units) == 1:  # also of a session that takes over from one that stalled
             session.speak("greeting", 60.0)
 
     def _note(self, line: dict[str, Any]) -> None:

@@ -45,7 +45,16 @@ async def hears_agent(user: Participant) -> None:
     """Wait until there is an agent, and something loud of it is heard from then on."""
     await user.until(lambda: agents(user), "an agent", DEADLINE_S)
     heard = len(user.loud_s)
-    await user.until(lambda: len(user.loud_s) > heard, "the agent is heard", DEADLINE_S)
+    await user.until(lambda: len(user.loud_s) > heard, lambda: f"the agent is heard: {_met(user)}", DEADLINE_S)
+
+
+def _met(user: Participant) -> str:
+    """What there is of agents, for whoever has to find out why none is heard."""
+    met: list[str] = []
+    for one in agents(user):
+        tracks = [(track.sid, track.subscribed, track.muted) for track in one.track_publications.values()]
+        met.append(f"{one.identity} {one.attributes} with {tracks}")
+    return "; ".join(met) or "nobody is here any more"
 
 
 @asynccontextmanager

@@ -110,6 +110,10 @@ class Camera:
             await self.source.aclose()
 
 
+What = str | Callable[[], str]
+"""What is waited for; or how to say, at the end of the time, what has become of it."""
+
+
 @dataclass
 class Participant:
     """Somebody in the room."""
@@ -194,7 +198,7 @@ class Participant:
 
     # -- what it notices ---------------------------------------------------------------------------------------
 
-    async def until(self, true: Callable[[], object], what: str, timeout_s: float = DEADLINE_S) -> None:
+    async def until(self, true: Callable[[], object], what: What, timeout_s: float = DEADLINE_S) -> None:
         """Wait until ``true()`` is; looked at whenever anything was noticed, and now and then."""
         await until(true, what, timeout_s, self._moved)
 
@@ -259,9 +263,9 @@ class Participant:
 
 
 async def until(
-    true: Callable[[], object], what: str, timeout_s: float = DEADLINE_S, moved: asyncio.Event | None = None
+    true: Callable[[], object], what: What, timeout_s: float = DEADLINE_S, moved: asyncio.Event | None = None
 ) -> None:
-    """Wait until ``true()`` is; fail with ``what`` did not come."""
+    """Wait until ``true()`` is; fail with ``what`` did not come, or with what it says then."""
     moved = moved or asyncio.Event()
     try:
         async with asyncio.timeout(timeout_s):
@@ -273,7 +277,7 @@ async def until(
                 except TimeoutError:
                     continue
     except TimeoutError:
-        pytest.fail(f"it did not come: {what}", pytrace=False)
+        pytest.fail(f"it did not come: {what if isinstance(what, str) else what()}", pytrace=False)
 
 
 @asynccontextmanager

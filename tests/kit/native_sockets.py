@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import Iterator
 
-import pytest_asyncio
+import pytest
 
-from .leaks import Sockets
+from .leaks import Socket, Sockets, closing
 
 DEADLINE_S = 20.0
 
 
-@pytest_asyncio.fixture
-async def native_sockets_closed() -> AsyncIterator[None]:
-    """Waits after the test until they are closed; the check for leaks then says which are not."""
+@pytest.fixture(scope="module")
+def late_sockets() -> Iterator[set[Socket]]:
+    """Sockets that tests of the module left to the SDK.  Waits once, after the last test, and not after each."""
+    late: set[Socket] = set()
+    yield late
+    deadline = time.monotonic() + DEADLINE_S
+    while left := late & Sockets.now().open:
+        if time.monotonic() > deadline:
+            pytest.fail(f"the SDK left open: {sorted(left)}", pytrace=False)
+        time.sleep(0.1)
+    closing.difference_update(late)
+
+
+@pytest.fixture
+def native_sockets_closed(late_sockets: set[Socket]) -> Iterator[None]:
+    """Leaves the UDP sockets that are still open after the test to :func:`late_sockets`."""
     before = Sockets.now().open
     yield
-    deadline = asyncio.get_running_loop().time() + DEADLINE_S
-    while any(kind == "SOCK_DGRAM" for _, kind, _ in Sockets.now().open - before):
-        if asyncio.get_running_loop().time() > deadline:
-            return
-        await asyncio.sleep(0.1)
+    late = {socket for socket in Sockets.now().open - before if socket[1] == "SOCK_DGRAM"}
+    late_sockets |= late
+    closing.update(late)

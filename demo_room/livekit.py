@@ -50,8 +50,8 @@ class PageRoom(LiveKitRoom):
         self._visitors = () if options is None or isinstance(options.listen_to, str) else options.listen_to
         self._there, self._gone = asyncio.Event(), asyncio.Event()
         self._gone.set()
-        sdk.on(rtc_room, "participant_active", self._on_active)
-        sdk.on(rtc_room, "participant_disconnected", self._on_left)
+        sdk.on(rtc_room, "participant_active", self._visitor_there)
+        sdk.on(rtc_room, "participant_disconnected", self._visitor_left)
 
     async def arrived(self) -> bool:
         """Wait until the page can be told something, or the room is left; which of them."""
@@ -76,12 +76,12 @@ class PageRoom(LiveKitRoom):
         except (TimeoutError, sdk.MediaFailed):
             log.info("a page was not told why it is over", extra={"reason": reason})
 
-    def _on_active(self, participant: rtc.RemoteParticipant) -> None:
+    def _visitor_there(self, participant: rtc.RemoteParticipant) -> None:
         if participant.identity in self._visitors:
             self._there.set()
             self._gone.clear()
 
-    def _on_left(self, participant: rtc.RemoteParticipant) -> None:
+    def _visitor_left(self, participant: rtc.RemoteParticipant) -> None:
         if participant.identity in self._visitors:
             self._gone.set()
 

@@ -66,6 +66,8 @@ class Performance:
     reply: Reply
     utterance: Utterance
     user_text: str
+    turn_ms: int = -1
+    """When the spoken turn that it answers began; -1 when it answers none."""
     due: bool = False
     """The user's turn is over: the reply may be heard."""
     audible: bool = False
@@ -213,15 +215,15 @@ class Conductor:
         utterance = self._now.utterance
         self._emit(Overlap(self._ear.now_ms, utterance.id, Verdict.YIELD, kind, score))
         heard_ms = utterance.heard * 1000 // OUTPUT_HZ
-        answered = self._now.user_text
+        answered, turn_ms = self._now.user_text, self._now.turn_ms
         self._end_performance(cut=True)
         self._decide(Decision.LISTEN)
-        prior = ""
-        if answered and heard_ms < self._set.overlap.same_turn_ms:
+        if answered and turn_ms >= 0 and heard_ms < self._set.overlap.same_turn_ms:
             # Hardly anything of the answer was heard: the user had not finished, and goes on with the same turn.
-            prior = answered
             self._dialogue.take_back(utterance.id)
-        self._endpoint.reset(prior)
+            self._endpoint.reset(answered, turn_ms)
+        else:
+            self._endpoint.reset()
 
     def _new_turn(self) -> None:
         """Whatever the user says from now on is another turn, in whatever language."""
@@ -249,7 +251,7 @@ class Conductor:
                     self._end_performance(cut=True)
                     self._decide(Decision.LISTEN)
                 case Partial():
-                    start_ms = max(0, self._ear.sound().start_ms)
+                    start_ms = self._endpoint.start_ms(self._ear.sound())
                     self._emit(Heard(self._ear.now_ms, action.text, start_ms, action.end_ms, False, action.language))
                 case TurnOver():
                     self._turn_over(action)
@@ -311,7 +313,7 @@ class Conductor:
             self._speculate(over.text, over.language)
         if self._now is not None:
             self._decide(Decision.SPEAK)
-            self._now.due = True
+            self._now.due, self._now.turn_ms = True, over.start_ms
             self._release(self._now)
 
     def _on_typed(self, text: str) -> None:
@@ -412,7 +414,7 @@ class Conductor:
         language = now.utterance.language
         text = self._dialogue.say_again(language)
         again = self._perform(now.user_text, language, lambda: Script(language, text=text))
-        again.due, again.fallback = due, True
+        again.due, again.turn_ms, again.fallback = due, now.turn_ms, True
 
     def _give_up(self, now: Performance) -> None:
         """The turn gets no answer: be ready for the next one."""

@@ -127,9 +127,9 @@ class Endpoint:
         """Words of earlier segments of the turn, or of a turn that was answered too early."""
         self.reset()
 
-    def reset(self, prior: str = "") -> None:
-        """Begin a new turn; ``prior`` are words that belong to it already."""
-        self.prior = prior
+    def reset(self, prior: str = "", begun_ms: int = -1) -> None:
+        """Begin a new turn; ``prior`` are words that belong to it already, the first of them said at ``begun_ms``."""
+        self.prior, self._begun_ms = prior, begun_ms
         self._text, self._language, self._covered_ms = "", Language.EN, -1
         self._prefilled = ""
         self._speculated: str | None = None
@@ -148,6 +148,10 @@ class Endpoint:
     def text(self) -> str:
         """All words of the turn as far as they are known."""
         return joined(self.prior, self._text)
+
+    def start_ms(self, sound: Sound) -> int:
+        """When the turn began, which is what it is known by for as long as it goes on."""
+        return self._begun_ms if self._begun_ms >= 0 else max(0, sound.start_ms)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
@@ -299,7 +303,7 @@ class Endpoint:
         if sound.now_ms - end_ms < self.silence_wanted_ms():
             return []
         self._over = True
-        return [TurnOver(self._speculated, sound.start_ms, end_ms, self._language)]
+        return [TurnOver(self._speculated, self.start_ms(sound), end_ms, self._language)]
 
     def silence_wanted_ms(self) -> int:
         """Silence after which the turn is over, from its words and its sound."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, cast
 
 from livekit.agents import AgentSession, llm
-from livekit.agents.voice import SpeechCreatedEvent, SpeechHandle
+from livekit.agents.voice import ConversationItemAddedEvent, SpeechCreatedEvent, SpeechHandle
 from livekit.agents.voice.io import AudioOutput, AudioOutputCapabilities
 
 from . import compat
@@ -107,12 +109,13 @@ class Attachment:
         self._speeches: dict[SpeechHandle, str | None] = {}  # the model's, with their utterance where it is known
         self._given_up: set[SpeechHandle] = set()
         self._sampler = compat.video_sampler(session)
-        self._say = session.say
+        self._say, self._stop = session.say, session.interrupt
         self._closed = False
         compat.set_video_sampler(session, None)
-        session.say = self._cannot_say
+        session.say, session.interrupt = self._cannot_say, self._interrupt
         compat.listen(session, "speech_created", self._on_speech)
         compat.listen(session, "agent_state_changed", self._on_state)
+        compat.listen(session, "conversation_item_added", self._on_item)
         compat.listen(session, "close", self._on_close)
         self._bind()
 
@@ -135,8 +138,10 @@ class Attachment:
         self._closed = True
         compat.ignore(self._session, "speech_created", self._on_speech)
         compat.ignore(self._session, "agent_state_changed", self._on_state)
+        compat.ignore(self._session, "conversation_item_added", self._on_item)
         compat.ignore(self._session, "close", self._on_close)
-        self._session.say = self._say
+        self._session.say, self._session.interrupt = self._say, self._stop
+        _attachments.pop(self._session, None)
         compat.set_video_sampler(self._session, self._sampler)
         self._unbind()
         if self._tap is not None and self._session.output.audio is self._tap:
@@ -188,6 +193,13 @@ class Attachment:
     def _on_state(self, _event: object) -> None:
         self._bind()
 
+    def _on_item(self, event: ConversationItemAddedEvent) -> None:
+        """A turn that went on after its end was told: LiveKit adds a message to the history though it has that one."""
+        new = event.item
+        if isinstance(new, llm.ChatMessage):
+            items = self._session.history.items
+            items[:] = [item for item in items if item is new or item.id != new.id]
+
     def _on_close(self, _event: object) -> None:
         self._unbind()
 
@@ -222,6 +234,14 @@ class Attachment:
             self._given_up.add(speech)
             speech.interrupt(force=True)
 
+    def _interrupt(self, *, force: bool = False) -> asyncio.Future[None]:
+        """``session.interrupt()``; what the model is about to say, which LiveKit does not know, is given up too."""
+        stopped = self._stop(force=force)
+        self._bind()
+        if self._duplex is not None and not self._speeches:
+            self._duplex.interrupt()
+        return stopped
+
     def _cannot_say(self, *args: Any, **keywords: Any) -> SpeechHandle:
         tts = cast(object, self._session.tts)  # pyright: ignore[reportUnknownMemberType]  # generic
         if "audio" in keywords or tts is not None:
@@ -235,9 +255,19 @@ def attach(session: AgentSession[Any]) -> Attachment:
     - When the model yields, what LiveKit still holds of its speech is dropped at once.
     - The model learns what was really played, and that the application interrupted it.
     - Every frame of the camera reaches it; it takes the newest one of each unit.
+    - A user's turn that goes on after its end was told is one message of ``session.history``, not two.
+    - ``session.interrupt()`` reaches a model that is still thinking too.
     - ``say(text)`` of what is returned speaks a text word for word; ``session.say`` says where to find it.
+
+    A session that is attached already keeps its attachment, which is returned.
     """
-    return Attachment(session)
+    attachment = _attachments.get(session)
+    if attachment is None:
+        attachment = _attachments[session] = Attachment(session)
+    return attachment
+
+
+_attachments: weakref.WeakKeyDictionary[AgentSession[Any], Attachment] = weakref.WeakKeyDictionary()
 
 
 def _in_chain(output: AudioOutput | None, tap: Tap | None) -> bool:

@@ -29,6 +29,10 @@ _Loading = Future[Engine | VenusError]
 """What the load comes to; a failure is a result, since those who waited for it may be gone."""
 
 
+class _LoopEnded(EngineError):
+    """Whoever loaded has gone with its event loop; the others may load themselves."""
+
+
 class DuplexModel(llm.DuplexModel):
     """Listens and speaks at the same time, on this machine.
 
@@ -80,6 +84,7 @@ class DuplexModel(llm.DuplexModel):
         self._lock = threading.Lock()
         self._loading: _Loading | None = None
         self._load_task: asyncio.Task[Engine] | None = None
+        self._breaking_off = False
 
     @property
     def model(self) -> str:
@@ -115,18 +120,23 @@ class DuplexModel(llm.DuplexModel):
     async def load(self) -> Engine:
         """Load the models now; repeated and simultaneous calls load once, and one that is cancelled stops no other.
 
-        Raises :class:`VenusError`, also after ``options.load_s``; the next call tries again.
+        One whose event loop ends with the call it belonged to is begun anew by whoever waits elsewhere.  Raises
+        :class:`VenusError`, also after ``options.load_s`` and when :meth:`aclose` breaks it off; the next call tries
+        again.
         """
-        with self._lock:
-            loading = self._loading
-            if loading is None:
-                loading = self._loading = _Loading()
-                self._load_task = asyncio.create_task(self._made(), name="venus-livekit-load")
-                self._load_task.add_done_callback(partial(self._loaded, loading))
-        made = await asyncio.shield(asyncio.wrap_future(loading))
-        if isinstance(made, VenusError):
-            raise made
-        return made
+        while True:
+            with self._lock:
+                loading = self._loading
+                if loading is None:
+                    loading = self._loading = _Loading()
+                    self._load_task = asyncio.create_task(self._made(), name="venus-livekit-load")
+                    self._load_task.add_done_callback(partial(self._loaded, loading))
+            made = await asyncio.shield(asyncio.wrap_future(loading))
+            if isinstance(made, _LoopEnded):
+                continue
+            if isinstance(made, VenusError):
+                raise made
+            return made
 
     async def _made(self) -> Engine:
         try:
@@ -142,12 +152,16 @@ class DuplexModel(llm.DuplexModel):
 
     def _loaded(self, loading: _Loading, made: asyncio.Task[Engine]) -> None:
         """Tell everybody who waits, on whatever thread."""
-        error = EngineError("the load was broken off; load() again") if made.cancelled() else made.exception()
+        if made.cancelled():
+            broken = EngineError if self._breaking_off else _LoopEnded
+            error: BaseException | None = broken("the load was broken off; load() again")
+        else:
+            error = made.exception()
         if error is None:
             loading.set_result(made.result())
             return
         with self._lock:
-            self._loading = None
+            self._loading, self._breaking_off = None, False
         told = error if isinstance(error, VenusError) else EngineError(f"the models could not be loaded: {error}")
         loading.set_result(told)
 
@@ -159,6 +173,7 @@ class DuplexModel(llm.DuplexModel):
         with self._lock:
             loading, task = self._loading, self._load_task
         if loading is not None and task is not None and not loading.done():
+            self._breaking_off = True
             with suppress(RuntimeError):  # its event loop has ended, and the load with it
                 task.get_loop().call_soon_threadsafe(task.cancel)
             with suppress(TimeoutError):

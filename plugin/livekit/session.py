@@ -56,7 +56,7 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
         self._silently_typed: deque[str] = deque(maxlen=64)
         self._typed_waits = False
         self._cut_texts: dict[str, str] = {}
-        self._turn: tuple[int, str] | None = None
+        self._turn: tuple[int, str, float] | None = None
         self.attached = attached
         """Whether somebody reports what was really heard."""
 
@@ -91,14 +91,18 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
         return self._cut_texts.get(utterance_id)
 
     def say(self, text: str) -> None:
-        """Speak ``text`` word for word.  Raises ``RealtimeError`` when the engine cannot."""
+        """Speak ``text`` word for word.  Raises ``RealtimeError`` when the engine cannot, or not that much."""
         if not self._model.engine.capabilities.say:
             raise llm.RealtimeError(f"the engine {self._model.engine.name} cannot speak a given text")
+        self._need_words(text)
         self.room.command(Say(text))
 
     def type_text(self, text: str) -> None:
-        """Take ``text`` as typed by the user; it is answered.  Raises ``RealtimeError`` when the engine cannot read."""
-        self._need_typing()
+        """Take ``text`` as typed by the user; it is answered.
+
+        Raises ``RealtimeError`` when the engine cannot read, and for more characters than it takes.
+        """
+        self._need_typing(text)
         self.room.command(TypeText(text))
 
     def interrupt(self) -> None:
@@ -159,7 +163,8 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
         if others:
             _log.warning("only the user's messages reach the model in mid-session", extra={"items": others})
         for text in texts:
-            self._need_typing()
+            self._need_typing(text)
+        for text in texts:
             self._silently_typed.append(text)
             self._typed_waits = True
             self._room.command(TypeText(text))
@@ -178,7 +183,11 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
         tool_choice: NotGivenOr[llm.ToolChoice] = NOT_GIVEN,
         tools: NotGivenOr[list[llm.Tool]] = NOT_GIVEN,
     ) -> None:
-        """After typed text: its answer is on the way.  With instructions: the model is given them as if typed."""
+        """After typed text: its answer is on the way.  With instructions: the model is given them as if typed.
+
+        The interface to the model knows no other way: they are in no transcript, but the model remembers them among
+        what the user wrote.
+        """
         if utils.is_given(tools):
             self._tell_of_tools(tools)
         if self._typed_waits:
@@ -191,7 +200,7 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
                 "Venus decides for itself when to speak: give generate_reply() instructions or user_input, "
                 "or have a text spoken word for word with venus.attach(session).say(text)"
             )
-        self._need_typing()
+        self._need_typing(instructions)
         self._silently_typed.append(instructions.strip())
         self.room.command(TypeText(instructions))
 
@@ -328,13 +337,12 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
             self._silently_typed.remove(text)  # LiveKit knows of it, or it was an instruction
             return
         if self._turn is None or self._turn[0] != start_ms:
-            self._turn = (start_ms, f"venus_{uuid.uuid4().hex}")
-        item_id = self._turn[1]
-        if final:
-            self._turn = None
+            began_s = time.time() - max(0, int(event["at_ms"]) - start_ms) / 1000
+            self._turn = (start_ms, f"venus_{uuid.uuid4().hex}", began_s)
+        # Kept: a turn that goes on after its end was told is told again, as the same message.
+        _, item_id, began_s = self._turn
         if not text.strip():
             return
-        began_s = time.time() - max(0, int(event["at_ms"]) - start_ms) / 1000
         done = llm.InputTranscriptionCompleted(
             item_id=item_id, transcript=text, is_final=final, turn_started_at=began_s
         )
@@ -362,9 +370,16 @@ class DuplexSession(llm.DuplexSession[VenusEvents]):
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
-    def _need_typing(self) -> None:
+    def _need_typing(self, text: str) -> None:
         if not self._model.engine.capabilities.type:
             raise llm.RealtimeError(f"the engine {self._model.engine.name} does not take text")
+        self._need_words(text)
+
+    def _need_words(self, text: str) -> None:
+        """Refuse here what the session would refuse later, when nobody would know whose text it was."""
+        most = min(self._model.engine.capabilities.text_chars, self._model.session_settings().max_text_chars)
+        if not 0 < len(text.strip()) <= most:
+            raise llm.RealtimeError(f"a text has 1 to {most} characters, not {len(text.strip())}")
 
     def _tell_of_tools(self, tools: Sequence[llm.Tool]) -> None:
         if tools and not self._told_of_tools:

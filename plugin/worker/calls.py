@@ -23,6 +23,8 @@ from .metrics import WorkerMetrics
 
 _log = logging.getLogger(__name__)
 
+REFUSED = "venus.refused"
+"""Attribute of an agent that can hold no conversation: why, in words."""
 VISIT_S = 5.0
 """How long an agent that can hold no conversation stays in the room to say why, by an attribute."""
 UNDO_S = 60.0
@@ -153,13 +155,21 @@ class Calls:
             await session.run()
         except EngineFull:
             _log.warning("the engine is full though a slot was free", extra={"job_id": context.job.id})
+            await self._say_why(context, call, "the engine is full")
             return "engine_full"
         except (ValueError, OSError) as error:
             _log.warning("a session cannot begin", extra={"job_id": context.job.id, "error": type(error).__name__})
+            await self._say_why(context, call, "the conversation cannot begin")
             return "cannot_begin"
         finally:
             reason = await watcher  # the timeline is closed by now, whatever happened
         return call.reason or (room.reason if reason == "left" else reason) or reason
+
+    async def _say_why(self, context: JobContext, call: _Call, why: str) -> None:
+        """Tell the room what the agent cannot do, and stay for as long as it takes to be read."""
+        with suppress(sdk.MediaFailed):
+            await sdk.set_attributes(context.room, {REFUSED: why})
+            await call.wait_stopped(VISIT_S)
 
     async def _watch(self, entries: Subscription) -> str:
         reason = "crashed"

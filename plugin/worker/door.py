@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from ...engines.base import Engine
 from .adapter import JobRequest
+from .calls import REFUSED
 from .metadata import BadMetadata, parse, session_options
 from .metrics import WorkerMetrics
 from .slots import Refusal, Slots
 
 _log = logging.getLogger(__name__)
 
-REFUSED = "venus.refused"
-"""Attribute of an agent that can hold no conversation: why, in words."""
 VISITS = 4
 """Agents that are in rooms only to say why there will be no conversation, at the same time."""
 

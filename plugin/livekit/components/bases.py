@@ -20,9 +20,6 @@ try:
 except ImportError as error:
     raise MissingExtra(__name__, "livekit") from error
 
-_PACKAGE = "livekit-agents"
-_RELEASE = "1.8."
-
 
 Events = Literal["metrics_collected", "error"]
 """What our components emit, for the type arguments of their base classes."""

@@ -86,9 +86,33 @@ class VAD(vad.VAD):
         """Begin to load the detector, without waiting."""
         engine_parts.prewarm(self.parts.speech, "vad")
 
-    def update_options(self, options: VadOptions) -> None:
-        """Other options for this detector and the streams that are open."""
-        self.options = options
+    def update_options(
+        self,
+        *,
+        min_speech_duration: float | None = None,
+        min_silence_duration: float | None = None,
+        prefix_padding_duration: float | None = None,
+        max_buffered_speech: float | None = None,
+        activation_threshold: float | None = None,
+        deactivation_threshold: float | None = None,
+    ) -> None:
+        """Other options for this detector and the streams that are open; what is not given stays.
+
+        A new ``activation_threshold`` alone moves the other one with it, as when the detector is made.  Raises
+        ``ValueError`` for options that cannot be.
+        """
+        if activation_threshold is not None:
+            deactivation_threshold = _lower(activation_threshold, deactivation_threshold)
+        given = {
+            "min_speech_s": min_speech_duration,
+            "min_silence_s": min_silence_duration,
+            "prefix_padding_s": prefix_padding_duration,
+            "max_buffered_speech_s": max_buffered_speech,
+            "activation_threshold": activation_threshold,
+            "deactivation_threshold": deactivation_threshold,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        options = self.options = VadOptions.model_validate(self.options.model_dump() | changes)
         for stream in self._streams:
             stream.segmenter.options = options
 

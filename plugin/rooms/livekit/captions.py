@@ -44,8 +44,9 @@ class Captions:
         """What an event (JSON form) makes visible, if anything."""
         match event["type"]:
             case "user.text" if not event["typed"]:
-                speaker, segment = str(event["speaker"]), f"{self._prefix}-{event['speaker']}-{event['start_ms']}"
-                return Caption(segment, event["text"], event["final"], speaker)
+                # Whose turn it is may become clear only while it goes on: the segment stays the same.
+                segment = f"{self._prefix}-user-{event['start_ms']}"
+                return Caption(segment, event["text"], event["final"], str(event["speaker"]))
             case "agent.text":
                 utterance = self._utterance(event["utterance_id"])
                 utterance.spans.append((event["first_sample"], event["text"]))

@@ -27,6 +27,8 @@ class DeskCounters:
     """What participants sent in vain."""
 
     refused_requests: int = 0
+    ignored_lines: int = 0
+    """Lines of chat from those who may not type, or that are no text the model could take."""
     oversized: int = 0
     """Data packets and typed texts of more than 16 KiB."""
     foreign_acks: int = 0
@@ -79,6 +81,8 @@ class Desk:
         command = requests.typed(text, identity)
         if command is not None and self._people.may_command(identity):
             self._put(command)
+        else:
+            self.counters.ignored_lines += 1
 
     def data(self, packet: rtc.DataPacket) -> None:
         """A data packet: nothing is asked for by these, but one that is too large is counted."""

@@ -35,6 +35,7 @@ class WireCounters:
     events_dropped: int = 0
     """Events that gave way to newer ones."""
     captions_dropped: int = 0
+    """Captions that gave way to newer ones, or whose speaker is not here (any more): nobody else's name fits them."""
     unwelcomed: int = 0
     """Newcomers who were not told what they had missed."""
 
@@ -137,6 +138,10 @@ class Wire:
             await self._trying(sdk.send(self._room, EVENTS, message, to))
 
     async def _send_caption(self, caption: Caption) -> None:
+        sender = self._room.local_participant.identity if caption.speaker is None else caption.speaker
+        if caption.speaker is not None and caption.speaker not in self._room.remote_participants:
+            self.counters.captions_dropped += 1
+            return
         attributes = {
             "lk.segment_id": caption.segment,
             "lk.transcription_final": "true" if caption.final else "false",
@@ -144,9 +149,7 @@ class Wire:
         track = self._track_of(caption.speaker or "")
         if track:
             attributes["lk.transcribed_track_id"] = track
-        sender = caption.speaker if caption.speaker in self._room.remote_participants else None
-        ours = self._room.local_participant.identity
-        await self._trying(sdk.send_text(self._room, TRANSCRIPTION, caption.text, attributes, sender or ours))
+        await self._trying(sdk.send_text(self._room, TRANSCRIPTION, caption.text, attributes, sender))
 
     async def _trying(self, sending: Awaitable[None]) -> bool:
         try:

@@ -130,6 +130,23 @@ def test_an_answer_that_was_hardly_heard_leaves_the_turn_open() -> None:
     messages = talk.script().messages
     assert messages[-1].content == "I was thinking About the moon?"
     assert not any("Go on" in message.content for message in messages)
+    talk.sounds_finished()
+    talk.silent(1500)
+    first, whole = [heard for heard in talk.of(Heard) if heard.final]
+    assert whole.text == "I was thinking. About the moon?"
+    assert whole.start_ms == first.start_ms, "it is the same turn, and shown as one"
+    assert {heard.start_ms for heard in talk.of(Heard)} == {first.start_ms}
+
+
+def test_typed_words_that_were_answered_are_no_part_of_what_is_said_then() -> None:
+    talk = Talk()
+    talk.tell(Typed("Who are you?"))
+    talk.voices("I am Venus, and I am glad to be here with you.", 4000)
+    talk.tell(HeardTold("u1", 24 * 300))
+    talk.speaks(1000)
+    talk.silent(100)
+    talk.transcribed("And where?")
+    assert talk.script().messages[-1].content == "And where?"
 
 
 def test_when_all_was_heard_the_agent_listens_again_and_remembers_the_exchange() -> None:

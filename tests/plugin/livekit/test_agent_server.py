@@ -21,13 +21,18 @@ def load(server: Any, calls: int) -> float:
     return cast(float, server.load_fnc(Busy(["job"] * calls)))
 
 
-@pytest.mark.parametrize("places", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("places", [1, 2, 3, 4, 7, 9, 10])
 def test_it_is_full_with_its_last_call_and_not_before(places: int) -> None:
     server = cast(Any, venus.agent_server(places))
     threshold = server._load_threshold
     assert threshold < 0.7, "LiveKit servers pass over who reports that much"
     assert [load(server, calls) >= threshold for calls in range(places + 1)] == [False] * places + [True]
     assert load(server, 0) == 0
+    share = threshold / places  # what the library reckons for a call that it has promised and not begun
+    for begun in range(places + 1):
+        assert load(server, begun) + (places - begun) * share >= threshold - 1e-12
+        if begun < places:
+            assert load(server, begun) + (places - 1 - begun) * share < threshold
 
 
 def test_it_takes_as_many_calls_as_the_default_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from livekit import rtc
 from livekit.agents import Agent, AgentSession, llm
 from livekit.plugins import venus
-from realtime_venus.engines.base import FloatPcm, OverlapPhase, Verdict
+from realtime_venus.engines.base import Decided, Decision, FloatPcm, OverlapPhase, Verdict
 from realtime_venus.plugin.livekit import compat
 from realtime_venus.plugin.livekit.attach import Attachment, Tap
 from realtime_venus.plugin.timeline import events as ev
@@ -134,6 +134,64 @@ def test_the_engine_learns_that_the_application_interrupted() -> None:
             await passed(3.0)
             assert made.messages[-1].text_content == "again"
             assert made.output.interrupted == [True, False]
+
+    run_agent(main())
+
+
+def test_a_turn_that_goes_on_after_its_end_was_told_stays_one_message() -> None:
+    def on_unit(session: FakeSession, unit: Any) -> None:
+        if unit.start_ms == 1300:
+            session.hear("I was thinking.", start_ms=200)
+        if unit.start_ms == 2300:
+            session.hear("I was thinking about", final=False, start_ms=200)
+        if unit.start_ms == 3300:
+            session.hear("I was thinking about the moon.", start_ms=200)
+        if unit.start_ms == 5300:
+            session.hear("And the sun?", start_ms=4500)
+
+    async def main() -> None:
+        async with talk(FakeEngine(on_unit), QUESTION) as made:
+            await passed(7.0)
+            assert [message.text_content for message in made.session.history.messages()] == [
+                "I was thinking about the moon.",
+                "And the sun?",
+            ]
+
+    run_agent(main())
+
+
+def thinking(session: FakeSession, unit: Any) -> None:
+    if unit.start_ms in (1300, 2300):
+        session.emit(Decided(session.now_ms, Decision.SPEAK))
+
+
+def test_the_engine_learns_that_the_application_interrupted_its_thinking() -> None:
+    async def main() -> None:
+        async with talk(FakeEngine(thinking), QUESTION) as made:
+            await passed(2.0)
+            await made.session.interrupt()
+            await passed(0.5)
+            assert made.engine.session.interrupts == [""]
+            await made.attachment.aclose()
+            await made.session.interrupt()
+            await passed(0.5)
+            assert made.engine.session.interrupts == [""]
+
+    run_agent(main())
+
+
+def test_attached_twice_it_is_one_attachment() -> None:
+    async def main() -> None:
+        async with talk(FakeEngine(answering(1300, seconds=1.0)), QUESTION) as made:
+            assert venus.attach(made.session) is made.attachment
+            await passed(4.0)
+            output = made.session.output.audio
+            assert isinstance(output, Tap)
+            assert not isinstance(output.next_in_chain, Tap)
+            await made.attachment.aclose()
+            again = venus.attach(made.session)
+            assert again is not made.attachment
+            await again.aclose()
 
     run_agent(main())
 

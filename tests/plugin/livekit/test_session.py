@@ -79,6 +79,28 @@ def test_a_question_is_answered_and_both_sides_are_in_the_history() -> None:
     run_agent(main())
 
 
+def test_a_turn_that_goes_on_after_its_end_was_told_stays_one_message() -> None:
+    def on_unit(session: FakeSession, unit: Any) -> None:
+        if unit.start_ms == 1300:
+            session.hear("I was thinking.", start_ms=200)
+        if unit.start_ms == 2300:
+            session.hear("I was thinking about", final=False, start_ms=200)
+        if unit.start_ms == 3300:
+            session.hear("I was thinking about the moon.", start_ms=200)
+        if unit.start_ms == 5300:
+            session.hear("And the sun?", start_ms=4500)
+
+    async def main() -> None:
+        async with talk(FakeEngine(on_unit), QUESTION) as made:
+            told = collect(made.session, "user_input_transcribed")
+            await passed(7.0)
+            assert [event.is_final for event in told] == [True, False, True, True]
+            assert len({event.item_id for event in told[:3]}) == 1
+            assert told[3].item_id != told[0].item_id
+
+    run_agent(main())
+
+
 def test_two_utterances_are_two_messages() -> None:
     def on_unit(session: FakeSession, unit: Any) -> None:
         if unit.start_ms == 1300:
@@ -243,6 +265,27 @@ def test_a_reply_about_nothing_is_refused_with_the_ways_round_it() -> None:
             assert isinstance(error, llm.RealtimeError)
             assert "say(text)" in str(error)
             assert "user_input" in str(error)
+
+    run_agent(main())
+
+
+@pytest.mark.parametrize("text", ["x" * 21, "  "], ids=["too long", "blank"])
+def test_a_text_that_cannot_be_taken_is_refused_at_once_and_spoils_nothing(text: str) -> None:
+    async def main() -> None:
+        able = Capabilities(type=True, say=True, text_chars=20)
+        async with talk(FakeEngine(typing, capabilities=able)) as made:
+            for refusing in (made.duplex.type_text, made.duplex.say):
+                with pytest.raises(llm.RealtimeError, match="1 to 20 characters"):
+                    refusing(text)
+            reply = made.session.generate_reply(user_input=text)
+            await passed(0.5)
+            assert isinstance(reply.exception(), llm.RealtimeError)
+            assert made.engine.session.typed == []
+            assert made.engine.session.said == []
+            reply = made.session.generate_reply(user_input="hello")
+            await passed(4.0)
+            assert reply.exception() is None
+            assert made.texts("assistant") == ["You typed hello"]
 
     run_agent(main())
 

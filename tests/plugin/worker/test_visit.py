@@ -13,9 +13,6 @@ from realtime_venus.plugin.worker.visit import Visit, token, visit
 from ...kit.fake_engine import FakeEngine, FakeSession
 from ...kit.livekit_guest import agent_of, alone, guest, hears_agent
 from ...kit.livekit_server import KEY, SECRET, LiveKitServer
-from ...kit.native_sockets import native_sockets_closed
-
-__all__ = ["native_sockets_closed"]
 
 pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from realtime_venus.engines.base import MediaUnit, NotEnoughMemory
+from realtime_venus.engines.base import EngineFull, MediaUnit, NotEnoughMemory, SessionOptions
 from realtime_venus.plugin.rooms.livekit import LiveKitOptions
 from realtime_venus.plugin.rooms.livekit.server import RefusedCredentials
 from realtime_venus.plugin.worker.endpoint import EndpointTaken
@@ -17,9 +17,8 @@ from ...kit.fake_engine import FakeEngine, FakeSession
 from ...kit.livekit_guest import agent_of, alone, environment_kept, guest, hears_agent
 from ...kit.livekit_participant import until
 from ...kit.livekit_server import KEY, SECRET, LiveKitServer
-from ...kit.native_sockets import native_sockets_closed
 
-__all__ = ["environment_kept", "native_sockets_closed"]
+__all__ = ["environment_kept"]
 
 pytestmark = pytest.mark.usefixtures("environment_kept", "native_sockets_closed")
 
@@ -131,6 +130,26 @@ async def test_an_agent_with_bad_metadata_leaves_when_the_worker_ends(livekit_se
         stop.set()
         await alone(user, 10)
     assert engine.sessions == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(EngineFull(1), "engine is full"), (OSError("the disk is gone"), "cannot begin")]
+)
+async def test_a_conversation_that_cannot_begin_is_told_in_the_room(
+    error: Exception, said: str, livekit_server: LiveKitServer
+) -> None:
+    class Refusing(FakeEngine):
+        def open(self, options: SessionOptions) -> FakeSession:
+            raise error
+
+    async with (
+        working(Worker(settings_of(livekit_server), Refusing), drain=False) as stop,
+        guest(livekit_server, "lobby") as user,
+    ):
+        agent = await agent_of(user)
+        await user.until(lambda: said in agent.attributes.get("venus.refused", ""), "why")
+        stop.set()
+        await alone(user, 10)
 
 
 async def test_a_wrong_secret_is_said_and_no_engine_is_made(livekit_server: LiveKitServer) -> None:

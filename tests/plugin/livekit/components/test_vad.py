@@ -110,7 +110,12 @@ async def test_options_reach_the_streams_that_are_open() -> None:
     component = VAD(min_silence_duration=30.0)
     assert component.min_silence_duration == 30.0
     stream = component.stream()
-    component.update_options(VadOptions(min_silence_s=0.2))
+    component.update_options(min_silence_duration=0.2, activation_threshold=0.4)
+    assert component.options == VadOptions(
+        min_silence_s=0.2, activation_threshold=0.4, deactivation_threshold=0.4 - 0.15
+    )
+    with pytest.raises(ValueError, match="must not be above"):
+        component.update_options(deactivation_threshold=0.9)
     assert component.min_silence_duration == 0.2
     for frame in frames():
         stream.push_frame(frame)

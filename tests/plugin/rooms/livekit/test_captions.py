@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from realtime_venus.plugin.rooms.livekit.captions import Caption, Captions
@@ -37,10 +38,18 @@ def test_words_of_the_user_replace_each_other() -> None:
     assert shown(
         user("what is", final=False), user("What is it?", final=True), user("And?", final=False, start_ms=2000)
     ) == [
-        Caption("s-alice-100", "what is", final=False, speaker="alice"),
-        Caption("s-alice-100", "What is it?", final=True, speaker="alice"),
-        Caption("s-alice-2000", "And?", final=False, speaker="alice"),
+        Caption("s-user-100", "what is", final=False, speaker="alice"),
+        Caption("s-user-100", "What is it?", final=True, speaker="alice"),
+        Caption("s-user-2000", "And?", final=False, speaker="alice"),
     ]
+
+
+def test_a_turn_is_one_segment_whoever_it_is_found_to_be() -> None:
+    first, second = shown(
+        user("what is", final=False), dataclasses.replace(user("What is it?", final=True), speaker="bob")
+    )
+    assert first.segment == second.segment
+    assert (first.speaker, second.speaker) == ("alice", "bob")
 
 
 def test_typed_words_are_shown_by_the_chat_itself() -> None:

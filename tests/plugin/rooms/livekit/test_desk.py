@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from livekit import rtc
-from realtime_venus.plugin.rooms.base import Command, Interrupt, Say
+from realtime_venus.plugin.rooms.base import Command, Interrupt, Say, TypeText
 from realtime_venus.plugin.rooms.livekit import LiveKitOptions
 from realtime_venus.plugin.rooms.livekit.desk import Desk
 from realtime_venus.plugin.rooms.livekit.people import People, Person
@@ -64,3 +64,12 @@ async def test_who_may_silence_it_is_a_setting_and_those_who_are_listened_to_may
     given = {} if interrupt_from is None else {"interrupt_from": interrupt_from}
     assert await asked(desk_of(**given), "alice", "venus.interrupt") == alice
     assert await asked(desk_of(**given), "bob", "venus.interrupt") == bob
+
+
+async def test_lines_of_chat_that_lead_to_nothing_are_counted() -> None:
+    desk = desk_of()
+    await desk.typed("alice", "Hello?")
+    await desk.typed("bob", "Hear me")
+    await desk.typed("alice", "  ")
+    assert desk.counters.ignored_lines == 2
+    assert await anext(desk.commands()) == TypeText("Hello?", "alice")

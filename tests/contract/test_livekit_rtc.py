@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, cast
 
 import numpy as np
 import pytest
-from livekit import rtc
+from livekit import api, rtc
 
 from ..kit.livekit_participant import agent_token, participant, until
 from ..kit.livekit_server import LiveKitServer
@@ -148,6 +148,60 @@ async def test_a_frame_that_its_sender_turned_arrives_turned(livekit_server: Liv
         assert memoryview(rgb.data).nbytes == rgb.width * rgb.height * 3
 
 
+async def test_of_pictures_that_nobody_took_only_the_newest_waits(livekit_server: LiveKitServer) -> None:
+    async with (
+        participant(livekit_server, "alice") as alice,
+        connected(livekit_server, agent_token(ROOM), rtc.RoomOptions()) as room,
+    ):
+        camera = await alice.camera((255, 0, 0))
+        await until(lambda: _track(room, "alice") is not None, "the track")
+        track = _track(room, "alice")
+        assert track is not None
+        stream = rtc.VideoStream(track, capacity=1)
+        try:
+            async with asyncio.timeout(10):
+                while (await anext(stream)).frame.width != 128:
+                    continue
+                camera.image[:] = (0, 255, 0, 255)
+                await asyncio.sleep(1.5)  # thirty pictures, in real time: the camera has no other
+                frame = (await anext(stream)).frame.convert(rtc.VideoBufferType.RGB24)
+            red, green, _ = np.frombuffer(frame.data, np.uint8).reshape(96, 128, 3)[48, 64]
+            assert (red < 60, green > 200) == (True, True), changed("capacity 1 keeps the newest")
+            camera.track.mute()
+            assert await _within(stream, 1.0) <= 1, changed("a muted camera sends nothing")  # one may be on its way
+        finally:
+            await asyncio.wait_for(stream.aclose(), 5)
+
+
+async def test_of_sound_that_nobody_took_only_so_many_frames_wait(livekit_server: LiveKitServer) -> None:
+    async with (
+        participant(livekit_server, "alice") as alice,
+        connected(livekit_server, agent_token(ROOM), rtc.RoomOptions()) as room,
+    ):
+        await alice.microphone()
+        await until(lambda: _track(room, "alice") is not None, "the track")
+        track = _track(room, "alice")
+        assert track is not None
+        stream = rtc.AudioStream(track, capacity=10, sample_rate=16_000, num_channels=1, frame_size_ms=20)
+        try:
+            await asyncio.sleep(1.0)  # fifty frames, in real time
+            waited = await _within(stream, 0.015)  # less than a frame
+        finally:
+            await asyncio.wait_for(stream.aclose(), 5)
+        assert 1 <= waited <= 12, changed("what nobody takes is dropped beyond the capacity")
+
+
+async def _within(stream: rtc.AudioStream | rtc.VideoStream, seconds: float) -> int:
+    """How many frames there are to take within a time."""
+    count = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                await anext(stream)
+                count += 1
+    return count
+
+
 # -- words ----------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +279,43 @@ def _ignore(reader: rtc.TextStreamReader, identity: str) -> None:
 
 
 # -- connection -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_is_waited_for_and_stays_waited_for(livekit_server: LiveKitServer) -> None:
+    async with connected(livekit_server, agent_token(ROOM)) as room, source() as made:
+        track = rtc.LocalAudioTrack.create_audio_track("venus", made)
+        publication = await room.local_participant.publish_track(track, MICROPHONE)
+        waiting = asyncio.create_task(publication.wait_for_subscription())
+        done, _ = await asyncio.wait([waiting], timeout=0.5)
+        assert not done, changed("nobody has subscribed")
+        async with participant(livekit_server, "alice"):
+            async with asyncio.timeout(10):
+                await waiting
+        async with asyncio.timeout(1):
+            await publication.wait_for_subscription()
+
+
+async def test_who_can_be_told_something_is_announced_once_and_after_joining(livekit_server: LiveKitServer) -> None:
+    happened: list[str] = []
+    async with connected(livekit_server, agent_token(ROOM)) as room:
+        for name in ("participant_connected", "participant_active"):
+            on(room, name, _noting(happened, name))
+        async with participant(livekit_server, "alice") as alice:
+            await until(lambda: "participant_active" in happened, changed("the data channel of one who came is open"))
+            await room.local_participant.publish_data(
+                '{"type": "mark"}', topic="venus.events", destination_identities=["alice"]
+            )
+            await alice.until(lambda: alice.events, "what was sent then")
+        assert happened == ["participant_connected", "participant_active"], changed("once each")
+
+
+async def test_an_agent_takes_no_place_among_max_participants(livekit_server: LiveKitServer) -> None:
+    async with livekit_server.api() as client:
+        await client.room.create_room(api.CreateRoomRequest(name="small", max_participants=1))
+    async with connected(livekit_server, agent_token("small")) as room, participant(livekit_server, "alice", "small"):
+        await until(lambda: "alice" in room.remote_participants, changed("the agent is not counted"))
+        with pytest.raises(rtc.ConnectError):
+            await rtc.Room().connect(livekit_server.url, livekit_server.token("bob", "small"))
 
 
 def test_handlers_must_be_synchronous() -> None:

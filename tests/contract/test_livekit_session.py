@@ -323,6 +323,17 @@ class _Tools(Agent):
         return "done"
 
 
+def test_after_a_tool_that_stood_alone_the_agent_is_taken_to_think() -> None:
+    async def main() -> None:
+        async with talk(_Tools()) as made:
+            made.duplex.call("quick")
+            await passed(5.0)
+            holds(len(made.duplex.outputs()) == 1, "the tool has answered")
+            holds(made.session.agent_state == "thinking", f"the state is {made.session.agent_state!r} 4.7 s later")
+
+    run_agent(main())
+
+
 def test_a_tool_called_while_speaking_answers_after_the_speech() -> None:
     async def main() -> None:
         async with talk(_Tools()) as made:

@@ -84,20 +84,23 @@ def latencies(rows: Sequence[Row]) -> list[float]:
 
 
 def load_cells(rows: Sequence[Row], quiet: Sequence[Row]) -> str:
-    """Disturbed, repeated, load of others, own load."""
+    """Disturbed, repeated, load of others, own load, load of the server and the other participant."""
     disturbed = sum(row.disturbed for row in rows)
     repeated = sum(row.tries > 1 for row in rows)
     others = [row.others_cores for row in quiet]
     worst = f" (at most {max(others):.2f})" if others else ""
-    return f"{disturbed} | {repeated} | {mean(others)}{worst} | {mean([row.own_cores for row in quiet])}"
+    helped = [row.companions_cores for row in quiet if row.companions_cores]
+    return (
+        f"{disturbed} | {repeated} | {mean(others)}{worst} | {mean([row.own_cores for row in quiet])} | {mean(helped)}"
+    )
 
 
 def questions_part(rows: dict[str, list[Row]]) -> list[str]:
     """Last user sound → first audio."""
     out = [
         "| system | p50 / p90, s | false starts | no answer in 6 s | disturbed, left out | repeated "
-        "| cores of others, mean | own cores, mean | resident MB |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| cores of others, mean | own cores, mean | of server and participant | resident MB |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for system, part in rows.items():
         quiet = [row for row in part if not row.disturbed]
@@ -123,8 +126,8 @@ def interruptions_part(rows: dict[str, list[Row]]) -> list[str]:
     """Onset → hold, → silence."""
     out = [
         "| system | onset → hold, s | onset → silence, s | spoke at the onset | stopped | went on | had just ended "
-        "| disturbed, left out | repeated | cores of others, mean | own cores, mean |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| disturbed, left out | repeated | cores of others, mean | own cores, mean | of server and participant |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for system, part in rows.items():
         quiet = [row for row in part if not row.disturbed]

@@ -1,11 +1,11 @@
 """What a session in a LiveKit room costs that only listens: CPU with audio, with audio and video, and memory.
 
-    python benchmarks/rooms.py [--seconds 30]
+    python benchmarks/rooms.py [--seconds 30] [--report]
 
 Our process alone is counted: the agents, the LiveKit client inside it, the engine.  The server and the participants
 (a quiet microphone; 640x360 at 15 frames a second where there is video) are processes of their own.  The default
 engine takes no pictures, so with video the newest one is taken here once a second, as an engine that sees would.
-Prints one line of JSON; ``others_cores`` is what else was at work meanwhile.
+Prints a table, with what else was at work beside each row; ``--report`` writes it to ``benchmarks/rooms.md``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import datetime
 import gc
-import json
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -29,6 +30,7 @@ from realtime_venus.engines.base import Engine, SessionOptions
 from realtime_venus.engines.catalog import create
 from realtime_venus.plugin.rooms.livekit import LiveKitRoom
 from realtime_venus.plugin.session import Session, SessionSettings
+from run import machine
 
 from tests.kit.livekit_participant import agent_token
 from tests.kit.livekit_server import LiveKitServer, running
@@ -105,19 +107,18 @@ class Visits:
             await asyncio.sleep(PICTURE_EVERY_S)
 
 
-async def measure(seconds: float) -> dict[str, float]:
-    """Cores and megabytes with none, one and two sessions, and with one that sees."""
-    others: list[float] = []
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What was at work over a span, and what we held at its end."""
 
-    async def used(companions: Callable[[], list[int]]) -> tuple[float, float]:
-        await asyncio.sleep(SETTLE_S)
-        load = Load(companions())
-        async with load.watched():
-            await asyncio.sleep(seconds)
-        found = cores(load.rows)
-        others.append(found.others)
-        return found.own, private_mb()
+    own_cores: float
+    own_mb: float
+    others_cores: float
 
+
+async def measure(seconds: float) -> tuple[dict[str, Cost], int]:
+    """With none, one and two sessions, and with one that sees; and how many pictures that one took."""
+    costs: dict[str, Cost] = {}
     engine = create()
     await engine.load()
     try:
@@ -126,39 +127,68 @@ async def measure(seconds: float) -> dict[str, float]:
             async with running(Path(made)) as server:
                 visits = Visits(server, engine)
 
-                def companions() -> list[int]:
-                    return list(visits.companions)
+                async def cost() -> Cost:
+                    await asyncio.sleep(SETTLE_S)
+                    load = Load(list(visits.companions))
+                    async with load.watched():
+                        await asyncio.sleep(seconds)
+                    found = cores(load.rows)
+                    return Cost(found.own, private_mb(), found.others)
 
                 async with visits.one():
                     await asyncio.sleep(SETTLE_S)  # what is loaded for the first session of all
-                none, none_mb = await used(companions)
+                costs["none"] = await cost()
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(visits.one())
-                    one, one_mb = await used(companions)
+                    costs["audio"] = await cost()
                     await stack.enter_async_context(visits.one())
-                    two, two_mb = await used(companions)
+                    costs["two"] = await cost()
                 async with visits.one(video=True):
-                    seeing, seeing_mb = await used(companions)
+                    costs["video"] = await cost()
+                return costs, visits.pictures
     finally:
         await engine.close()
-    return {
-        "no_session_cores": round(none, 4),
-        "audio_session_cores": round(one - none, 4),
-        "second_audio_session_cores": round(two - one, 4),
-        "audio_video_session_cores": round(seeing - none, 4),
-        "no_session_mb": round(none_mb),
-        "first_session_mb": round(one_mb - none_mb),
-        "second_session_mb": round(two_mb - one_mb),
-        "audio_video_session_mb": round(seeing_mb - none_mb),
-        "pictures": visits.pictures,
-        "others_cores": round(max(others), 3),
-    }
+
+
+ROWS = (
+    ("models loaded, no session", "none", None),
+    ("one audio session that listens", "audio", "none"),
+    ("a second one beside it", "two", "audio"),
+    ("one audio + video session (640x360, 15 pictures a second)", "video", "none"),
+)
+HEAD = """# What a session in a LiveKit room costs
+
+{date}, {machine}. One run of `benchmarks/rooms.py --seconds {seconds:g}`: our process alone (agents, the LiveKit client
+inside it, engine); livekit-server and the participants are processes of their own. Sessions that listen to a quiet
+microphone; what one costs that talks stands in [beside.md](beside.md) (own cores). Each row but the first is what the
+session adds.
+"""
+
+
+def table(costs: dict[str, Cost]) -> str:
+    """The rows, each with what others had at work while it was measured (of the two spans it compares, the more)."""
+    out = ["| | cores | memory, MB | cores of others |", "| --- | --- | --- | --- |"]
+    for name, key, base in ROWS:
+        cost, less = costs[key], costs[base] if base else Cost(0.0, 0.0, 0.0)
+        others = max(cost.others_cores, less.others_cores)
+        out.append(
+            f"| {name} | {cost.own_cores - less.own_cores:.3f} | {cost.own_mb - less.own_mb:.0f} | {others:.3f} |"
+        )
+    return "\n".join(out) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0)
-    print(json.dumps(asyncio.run(measure(parser.parse_args().seconds))))
+    parser.add_argument("--report", action="store_true")
+    asked = parser.parse_args()
+    costs, pictures = asyncio.run(measure(asked.seconds))
+    found = table(costs)
+    print(found, f"\n{pictures} pictures were taken")
+    if asked.report:
+        today = datetime.datetime.now(datetime.UTC).date()
+        head = HEAD.format(date=today, machine=machine(), seconds=asked.seconds)
+        Path(__file__).with_name("rooms.md").write_text(f"{head}\n{found}", encoding="utf-8")
 
 
 if __name__ == "__main__":

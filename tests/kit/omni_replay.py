@@ -21,6 +21,7 @@ from realtime_venus.engines.omni.duplex_settings import DuplexSettings
 from realtime_venus.engines.omni.model import OmniModel
 from realtime_venus.engines.omni.pieces import Piece, SpeechPiece, TextPiece, UnitEnd
 from realtime_venus.engines.omni.talker import MAX_NEW, Bias
+from realtime_venus.engines.omni.token2wav.config import FlowConfig
 from realtime_venus.engines.omni.token2wav.stream import T2WState
 from realtime_venus.engines.omni.unit_input import Fed
 from realtime_venus.engines.omni.voice import VoicePrompt, enroll_file
@@ -41,9 +42,9 @@ torch.set_num_threads(1)
 
 
 class RecordedNoise:
-    """The noise of the recorded sessions."""
+    """The noise of the recorded sessions; its shapes are those that the set's README says it was drawn in."""
 
-    def __init__(self, flow_seed: int, vocoder_seed: int, mel: int = 80) -> None:
+    def __init__(self, flow_seed: int, vocoder_seed: int, mel: int) -> None:
         self._flow = torch.as_tensor(golden.normal(flow_seed, 1, mel, 30_000))
         self._vocoder_seed = vocoder_seed
 
@@ -80,7 +81,8 @@ class RecordedDraws:
 def model(dtype: torch.dtype = torch.float32) -> OmniModel:
     """The checkpoint of the set, with the noise of its recorded sessions."""
     seeds = golden.seeds()
-    noise = RecordedNoise(seeds["flow_noise_seed"], seeds["hift_noise_seed_base"])
+    mel = FlowConfig.load(golden.model_dir() / "assets" / "token2wav").output_size
+    noise = RecordedNoise(seeds["flow_noise_seed"], seeds["hift_noise_seed_base"], mel)
     return OmniModel.load(golden.model_dir(), dtype=dtype, noise=noise)
 
 
@@ -145,10 +147,11 @@ class Replay:
         self.model = model(dtype) if sees else replace(model(dtype), vision=None, resampler=None)
         self.draws = RecordedDraws(self.arrays, len(self.calls))
         given = self.record["duplex_kwargs"]
+        longest = max(length for unit in self.units for length in unit["cache_len"])
         settings = DuplexSettings(
             behaviour=Behaviour(self.record["code"]),
             context=_policy(given),
-            positions=4096,
+            positions=2 * longest,
             speaks=speaks and given.get("generate_audio", True),
             decoding=self._decoding(given),
         )
@@ -308,6 +311,7 @@ class Comparison:
         assert (self.replay.call - len(played.raw), self.replay.call) == tuple(unit["decode_calls"])
         self._window(unit.get("window"), slid=bool(unit.get("slid")))
         self._logits(number, unit, played)
+        self._highest(unit, played)
         if played.fed is not None and played.fed.audio is not None and f"audio_embeds{number:02}" in self.replay.arrays:
             self.close(f"audio_embeds{number:02}", played.fed.audio, kind="audio")
         if f"vision_embeds{number:02}" in self.replay.arrays:
@@ -349,6 +353,14 @@ class Comparison:
                 far = float(np.abs(ours.numpy() - theirs).max())
                 self.distance["logits"] = max(self.distance["logits"], far)
                 assert far <= CLOSE, (number, far)
+
+    def _highest(self, unit: Mapping[str, Any], played: Played) -> None:
+        """The highest logits of every call, with and without the recorded bias: written down with so many digits."""
+        for call, raw in enumerate(played.raw, unit["decode_calls"][0]):
+            recorded, ours = self.replay.calls[call], raw.float().numpy()
+            far = float(np.abs(ours[recorded["top_ids"]] - recorded["top_vals"]).max())
+            highest = np.sort(ours + self.replay.bias(call))[::-1][: len(recorded["biased_top2"])]
+            assert max(far, float(np.abs(highest - recorded["biased_top2"]).max())) <= 2 * CLOSE, call
 
     def _heard(self, number: int, unit: Mapping[str, Any], played: Played) -> None:
         pcm = played.pcm

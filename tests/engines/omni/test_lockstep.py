@@ -14,6 +14,8 @@ from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.duplex_settings import DuplexSettings
 from realtime_venus.engines.omni.lockstep import Lockstep
 from realtime_venus.engines.omni.pieces import Piece, UnitEnd
+from realtime_venus.engines.omni.talker import MAX_NEW, Bias, TalkerState
+from torch import Tensor
 
 from tests.kit import golden
 from tests.kit.omni_replay import base, model, voice
@@ -59,6 +61,21 @@ def _plans() -> list[list[tuple[dict[str, Any], list[int] | None]]]:
     ]
 
 
+def _codes(session: int) -> Bias:
+    """Codes that the talker is made to say, others in every session.
+
+    Left to itself it draws from thousands that are about as likely, and the last bit of a sum decides between two:
+    those of several sessions and of one need not agree in it.
+    """
+    talker = model().talker
+    assert talker is not None
+    return {step: {(37 * step + 101 * session) % talker.end_of_speech: 1000.0} for step in range(MAX_NEW)}
+
+
+def _spoken(talker: TalkerState) -> Tensor:
+    return talker.cache.k[:, talker.slot, :, : talker.position]
+
+
 def _prepare(together: Lockstep, *, speaks: bool) -> None:
     beginning, end, name = prompt()
     learnt = base(name, STEPS) if speaks else None
@@ -73,7 +90,9 @@ def _round(together: Lockstep, step: int) -> list[Unit]:
     assert all(unit is not None for unit in fed.values())
     pieces: list[list[Piece]] = [[] for _ in sessions]
     works = {
-        index: each.generating(steer=None if (said := plans[index][step][1]) is None else steer(said))
+        index: each.generating(
+            steer=None if (said := plans[index][step][1]) is None else steer(said), code_bias=_codes(index)
+        )
         for index, each in enumerate(sessions)
     }
     for index, piece in together.generate(works):
@@ -95,7 +114,7 @@ def test_sessions_in_step_equal_sessions_alone(speaks: bool) -> None:
         for index, (ours, single) in enumerate(zip(done, alone, strict=True)):
             given, said = _plans()[index][step]
             single.prefill(**given)
-            theirs = generate(single, said)
+            theirs = generate(single, said, code_bias=_codes(index))
             assert (ours.end.ids, ours.text, ours.end.codes) == (theirs.end.ids, theirs.text, theirs.end.codes)
             assert ours.end.forwards == theirs.end.forwards
             assert ours.pcm.shape == theirs.pcm.shape
@@ -104,6 +123,8 @@ def test_sessions_in_step_equal_sessions_alone(speaks: bool) -> None:
             assert (own.length, own.units.snapshot()) == (single.length, single.units.snapshot())
             held, lone = (each.cache.k[:, each.slot, :, : each.length] for each in (own, single))
             assert close(held, lone)
+            if own.voice.speech is not None and single.voice.speech is not None:
+                assert close(_spoken(own.voice.speech.talker), _spoken(single.voice.speech.talker))
 
 
 def test_forwards_of_a_round_are_one_batch() -> None:

@@ -70,7 +70,7 @@ def _decoded(path: Path, formats: list[str], large: str) -> RgbImage:
 
 
 def moments(video: VideoFile, limits: Limits) -> list[Moment]:
-    """A video second by second, its pictures no larger than they are seen; one without sound has none here.
+    """A video second by second, its pictures no larger than they are seen, if they are; one without sound has none.
 
     Raises :class:`TooLong` before any picture is decoded.
     """
@@ -79,7 +79,7 @@ def moments(video: VideoFile, limits: Limits) -> list[Moment]:
         raise TooLong(f"{video.path} lasts {seconds} s; ask about at most {limits.moments} s of it.")
     sound = video.audio if video.has_sound else video.audio[:0]
     pictures: dict[int, RgbImage] = {}
-    for frame in video.frames(SECOND_MS):
+    for frame in video.frames(SECOND_MS) if limits.sees else ():
         try:
             pictures[int(frame.captured_ms) // SECOND_MS] = limits.fit(frame.image)
         except ImageError:

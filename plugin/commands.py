@@ -181,7 +181,13 @@ def ask(
     own = cast("OmniSettings", engine_settings(sections, "omni", model, device, dtype))
     files = sections.section(ModelsSettings)
     if video is not None:
-        subject = Subject(moments=moments(_video(video), read_limits(own, files, max_tokens=max_tokens)))
+        limits = read_limits(own, files, max_tokens=max_tokens)
+        film = _video(video)
+        if not limits.sees:
+            if not film.has_sound:
+                raise ConverseFailed(f"The checkpoint sees nothing, and {video} has no sound: take the variant omni.")
+            typer.echo("The checkpoint sees nothing: it is told what is heard in the video.", err=True)
+        subject = Subject(moments=moments(film, limits))
     else:
         pictures = [read_image(path) for path in image or ()]
         subject = Subject(images=pictures, sound=None if audio is None else _recording(audio, None).audio)

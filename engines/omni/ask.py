@@ -14,11 +14,12 @@ from ..store.checkpoints import checkpoint_folder
 from ..store.settings import ModelsSettings
 from . import chat
 from .audio import UNIT_STATES
+from .checkpoint import Checkpoint
 from .config import OmniConfig, SliceConfig
 from .draws import SeededDraws
 from .engine import load_model_for_question
 from .images import choose_grid, fit_image
-from .model import OmniModel
+from .model import OmniModel, of_checkpoint
 
 SHORTEST: Final = INPUT_HZ // 10
 """Samples of the shortest sound that has an embedding of its own."""
@@ -47,10 +48,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a question about a video can hold: ``moments`` seconds, with pictures of one size."""
+    """What a question about a video can hold: ``moments`` seconds, with pictures of one size if any are seen."""
 
     moments: int
     slices: SliceConfig
+    sees: bool = True
 
     def fit(self, image: RgbImage) -> RgbImage:
         """``image`` at the size in which a moment is seen: larger ones need not be kept.
@@ -61,13 +63,15 @@ class Limits:
 
 
 def read_limits(settings: OmniSettings, models: ModelsSettings | None = None, *, max_tokens: int = 1024) -> Limits:
-    """The limits of a checkpoint, of whose files only ``config.json`` is read, beside an answer of that length.
+    """The limits of a checkpoint, of which nothing is loaded, beside an answer of that length.
 
-    Raises :class:`~..base.EngineError` without a checkpoint.
+    Raises :class:`~..base.EngineError` without a checkpoint, or with one that is broken.
     """
-    config = OmniConfig.load(checkpoint_folder(settings.model, models or ModelsSettings()))
-    moment = _sound_positions(config, INPUT_HZ) + (_picture_positions(config) if config.init_vision else 0)
-    return Limits(max(config.max_position_embeddings - max_tokens - _FRAME, 0) // moment, config.slices)
+    folder = checkpoint_folder(settings.model, models or ModelsSettings())
+    config = OmniConfig.load(folder)
+    sees = of_checkpoint(config, Checkpoint.open(folder), speaks=False).vision is not None
+    moment = _sound_positions(config, INPUT_HZ) + (_picture_positions(config) if sees else 0)
+    return Limits(max(config.max_position_embeddings - max_tokens - _FRAME, 0) // moment, config.slices, sees)
 
 
 def ask(
@@ -82,8 +86,8 @@ def ask(
     """Load the network, without its voice, and answer; the words come as they are made.
 
     Decoding is that of the settings, as far as a conversation of turns has it.  Raises :class:`~..base.EngineError` for
-    what cannot be loaded, for a subject that the checkpoint has no tower for, and, before anything is loaded, for one
-    that is too long.
+    what cannot be loaded and, before anything is, for a subject that is too long or that the checkpoint has no tower
+    for.  Of a video, a checkpoint without eyes is told what is heard (see :attr:`Limits.sees`).
     """
     folder = checkpoint_folder(settings.model, models or ModelsSettings())
     config = OmniConfig.load(folder)
@@ -94,7 +98,8 @@ def ask(
             "or about fewer pictures"
         )
     whole = min(needed + len(question.encode()) + _FRAME + max_tokens, most)
-    model = load_model_for_question(settings, folder, progress, positions=whole)
+    sees, hears = bool(subject.images), subject.sound is not None
+    model = load_model_for_question(settings, folder, progress, positions=whole, sees=sees, hears=hears)
     told = chat_settings(subject, settings, max_tokens)
     with torch.inference_mode():
         prompt = build(question, subject, model, told)

@@ -5,6 +5,7 @@ Weights and caches are exact; the working memory is an estimate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,7 +16,7 @@ from ..omni_settings import OmniSettings
 from .checkpoint import Checkpoint
 from .config import AudioConfig, OmniConfig, TalkerConfig
 from .memory import Need, find_device
-from .model import TOKEN2WAV, of_checkpoint
+from .model import TOKEN2WAV, Network, of_checkpoint
 from .talker import POSITIONS
 from .token2wav.config import FRAMES_PER_CODE, MAX_CODES, TAIL_FRAMES, FlowConfig
 
@@ -47,7 +48,7 @@ def read_need(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> Need:
         if (folder / TOKEN2WAV).is_dir():
             caches["token2wav"] = _flow(folder, settings.flow_steps, voice)
             assets += caches["token2wav"]
-    return Need(network.numel() * dtype.itemsize, assets, caches, sees=network.vision is not None)
+    return _need(network, dtype, assets, caches)
 
 
 def read_need_of_question(folder: Path, positions: int, dtype: torch.dtype) -> Need:
@@ -55,7 +56,18 @@ def read_need_of_question(folder: Path, positions: int, dtype: torch.dtype) -> N
     config = OmniConfig.load(folder)
     network = of_checkpoint(config, Checkpoint.open(folder), speaks=False)
     caches = {"thinker": _thinker(config, positions, dtype)}
-    return Need(network.numel() * dtype.itemsize, 0, caches, sees=network.vision is not None)
+    return _need(network, dtype, 0, caches)
+
+
+def _need(network: Network, dtype: torch.dtype, assets: int, caches: Mapping[str, int]) -> Need:
+    return Need(
+        network.numel() * dtype.itemsize,
+        assets,
+        caches,
+        sees=network.vision is not None,
+        hears=network.encoder is not None,
+        speaks=network.talker is not None,
+    )
 
 
 def voice_files(folder: Path) -> tuple[Path, ...]:

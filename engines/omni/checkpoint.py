@@ -142,22 +142,30 @@ class Checkpoint:
     ) -> None:
         """Give every parameter and persistent buffer of ``module`` the stored tensor ``prefix`` + its name.
 
-        Floating point tensors become ``dtype``.  Weight-normalised ones are folded.  Stored tensors that the module
-        does not have must match a pattern of ``ignore`` (shell patterns, relative to the prefix).  Raises
-        :class:`CheckpointError` naming the first tensor that is missing, of another shape, or unknown.
+        Floating point tensors become ``dtype``.  Weight-normalised ones are folded.  Raises as :meth:`plan` does,
+        before anything is read.
         """
-        head = _dotted(prefix)
         device = torch.device(device)
-        left = {name for name in self.names if name.startswith(head)}
         wanted = cast("dict[str, Tensor]", module.state_dict())
-        for name, place in wanted.items():
-            kind = dtype if place.is_floating_point() else place.dtype
-            sources = self._sources(head + name)
-            left.difference_update(sources)
-            tensor = self._folded(sources, tuple(place.shape), device, kind)
-            _assign(module, name, tensor)
+        for name, sources in self.plan(module, prefix, ignore=ignore).items():
+            kind = dtype if wanted[name].is_floating_point() else wanted[name].dtype
+            _assign(module, name, self._folded(sources, device, kind))
             if progress is not None:
                 progress(sum(self.names[source].nbytes for source in sources))
+
+    def plan(self, module: nn.Module, prefix: str, *, ignore: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+        """The stored names that make up every parameter and persistent buffer of ``module``, by its name in it.
+
+        Stored tensors that the module does not have must match a pattern of ``ignore`` (shell patterns, relative to the
+        prefix).  Nothing is read.  Raises :class:`CheckpointError` naming the first tensor that is missing, of another
+        shape, or unknown.
+        """
+        head = _dotted(prefix)
+        left = {name for name in self.names if name.startswith(head)}
+        planned: dict[str, tuple[str, ...]] = {}
+        for name, place in cast("dict[str, Tensor]", module.state_dict()).items():
+            planned[name] = self._sources(head + name, tuple(place.shape))
+            left.difference_update(planned[name])
         unknown = [name for name in sorted(left) if not any(fnmatchcase(name[len(head) :], each) for each in ignore)]
         if unknown:
             raise CheckpointError(
@@ -165,27 +173,30 @@ class Checkpoint:
                 + (f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else "")
                 + ": it is of another network, or config.json is not the one that belongs to it"
             )
+        return planned
 
-    def _sources(self, name: str) -> tuple[str, ...]:
-        """The stored names that make up a tensor: itself, or magnitude and direction."""
-        if name in self.names:
-            return (name,)
+    def _sources(self, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
+        """The stored names that make up a tensor of that shape: itself, or magnitude and direction."""
         head, _, leaf = name.rpartition(".")
-        for parts in _PARTS:
-            pair = tuple(f"{head}.{part.format(leaf)}" if head else part.format(leaf) for part in parts)
-            if any(part in self.names for part in pair):
-                return pair
-        raise CheckpointError(f"{self.folder} has no tensor {name}: it is incomplete or of another network")
-
-    def _folded(
-        self, sources: tuple[str, ...], shape: tuple[int, ...], device: torch.device, dtype: torch.dtype
-    ) -> Tensor:
-        info = self.names.get(sources[-1])
-        if info is not None and info.shape != shape:
+        pairs = (
+            tuple(f"{head}.{part.format(leaf)}" if head else part.format(leaf) for part in each) for each in _PARTS
+        )
+        spellings = ((name,), *pairs)
+        sources = next((each for each in spellings if any(part in self.names for part in each)), (name,))
+        for source in sources:
+            if source not in self.names:
+                raise CheckpointError(f"{self.folder} has no tensor {source}: it is incomplete or of another network")
+        found = self.names[sources[-1]].shape
+        if found != shape:
             raise CheckpointError(
-                f"the tensor {sources[-1]} of {self.folder} has the shape {list(info.shape)}, and config.json asks for "
+                f"the tensor {sources[-1]} of {self.folder} has the shape {list(found)}, and config.json asks for "
                 f"{list(shape)}: files of two checkpoints are mixed, or one was changed"
             )
+        if len(sources) > 1:
+            _check_magnitude(sources[0], self.names[sources[0]].shape, shape)
+        return sources
+
+    def _folded(self, sources: tuple[str, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
         if len(sources) == 1:
             return self.read(sources[0], device=device, dtype=dtype)
         magnitude, direction = (self.read(source, dtype=torch.float32) for source in sources)
@@ -368,15 +379,17 @@ def _pieces(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 def _fold(name: str, magnitude: Tensor, direction: Tensor) -> Tensor:
     """Direction, scaled to the magnitude along every axis that the magnitude keeps."""
-    fits = magnitude.dim() == direction.dim() and all(
-        kept in (1, full) for kept, full in zip(magnitude.shape, direction.shape, strict=False)
-    )
-    if not fits:
-        raise CheckpointError(
-            f"the tensor {name} has the shape {list(magnitude.shape)}, which is no magnitude of {list(direction.shape)}"
-        )
+    _check_magnitude(name, tuple(magnitude.shape), tuple(direction.shape))
     axes = [axis for axis, kept in enumerate(magnitude.shape) if kept == 1]
     return direction * (magnitude / direction.square().sum(axes, keepdim=True).sqrt())
+
+
+def _check_magnitude(name: str, shape: tuple[int, ...], direction: tuple[int, ...]) -> None:
+    fits = len(shape) == len(direction) and all(kept in (1, full) for kept, full in zip(shape, direction, strict=True))
+    if not fits:
+        raise CheckpointError(
+            f"the tensor {name} has the shape {list(shape)}, which is no magnitude of {list(direction)}"
+        )
 
 
 def _assign(module: nn.Module, name: str, tensor: Tensor) -> None:

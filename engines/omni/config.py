@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
@@ -26,12 +26,21 @@ class _Section(BaseModel):
 Layers = Annotated[int, Field(ge=1, le=1024)]
 """A number of blocks: each is built before the weights are looked at."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Epsilon = Annotated[float, Field(ge=0, le=1)]
+MOST_CODES: Final = 28
+"""Codes of the speech decoder's longest call, look-ahead included: its buffers hold no more."""
 
 
 def _divides(section: BaseModel, part: str, whole: str) -> None:
     heads, width = getattr(section, part), getattr(section, whole)
     if width % heads:
         raise ValueError(f"{whole} ({width}) must be a multiple of {part} ({heads})")
+
+
+def _rotates(name: str, width: int) -> None:
+    if width % 2:
+        raise ValueError(f"{name} ({width}) must be even: half of each head is rotated against the other")
 
 
 class SliceConfig(_Section):
@@ -42,7 +51,7 @@ class SliceConfig(_Section):
     """Side of the square whose area a slice is scaled to."""
     max_slice_nums: PositiveInt = 1
     """Most slices of one picture in a duplex unit, when the caller says nothing."""
-    norm_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    norm_mean: tuple[Finite, Finite, Finite] = (0.5, 0.5, 0.5)
     norm_std: tuple[Positive, Positive, Positive] = (0.5, 0.5, 0.5)
     """Per channel, of values in [0, 1]."""
 
@@ -58,7 +67,7 @@ class VisionConfig(_Section):
     """Side of the largest square picture the tower was trained on; its patches are the rows of the position table."""
     patch_size: PositiveInt = 14
     num_channels: PositiveInt = 3
-    layer_norm_eps: float = 1e-6
+    layer_norm_eps: Epsilon = 1e-6
     hidden_act: str = "gelu_pytorch_tanh"
 
     @property
@@ -120,8 +129,8 @@ class TalkerConfig(_Section):
     num_attention_heads: PositiveInt = 12
     num_key_value_heads: PositiveInt = 12
     max_position_embeddings: PositiveInt = 4096
-    rms_norm_eps: float = 1e-6
-    rope_theta: float = 10_000.0
+    rms_norm_eps: Epsilon = 1e-6
+    rope_theta: Positive = 10_000.0
     hidden_act: str = "silu"
     num_vq: PositiveInt = 1
     condition_type: str = "hidden_text_merge"
@@ -142,6 +151,12 @@ class TalkerConfig(_Section):
             )
         _divides(self, "num_attention_heads", "hidden_size")
         _divides(self, "num_key_value_heads", "num_attention_heads")
+        _rotates("the width of a talker's head", self.hidden_size // self.num_attention_heads)
+        if self.s3_stream_chunk_size + self.s3_stream_prelook_size > MOST_CODES:
+            raise ValueError(
+                f"s3_stream_chunk_size ({self.s3_stream_chunk_size}) and s3_stream_prelook_size "
+                f"({self.s3_stream_prelook_size}) exceed the {MOST_CODES} codes of the speech decoder's longest call"
+            )
         for name in ("audio_bos_token_id", "text_eos_token_id"):
             if not 0 <= getattr(self, name) < self.num_text_tokens:
                 raise ValueError(
@@ -160,8 +175,8 @@ class OmniConfig(_Section):
     num_attention_heads: PositiveInt
     num_key_value_heads: PositiveInt
     head_dim: PositiveInt = 128
-    rms_norm_eps: float = 1e-6
-    rope_theta: float
+    rms_norm_eps: Epsilon = 1e-6
+    rope_theta: Positive
     hidden_act: str = "silu"
     attention_bias: bool = False
     tie_word_embeddings: bool = False
@@ -212,6 +227,7 @@ class OmniConfig(_Section):
         if self.tie_word_embeddings or self.attention_bias:
             raise ValueError("tied embeddings and attention biases are not built here")
         _divides(self, "num_key_value_heads", "num_attention_heads")
+        _rotates("head_dim", self.head_dim)
         acts = {self.hidden_act} | ({self.tts.hidden_act} if self.tts else set[str]())
         if acts != {"silu"}:
             raise ValueError(f"hidden_act must be silu, not {', '.join(sorted(acts))}")

@@ -1,23 +1,28 @@
 """What a session forgets so that it may go on: policies over the table of units, and their application to the cache.
 
-The decision is pure (:func:`overdue`): so many of the oldest units are to go.  The newest unit always stays.  Keys of
-what stays are rotated to their new positions once, in float32; values are untouched.
+The decision is pure (:func:`overdue`): which units are to go.  Those that are longest in the context go first, one that
+was put back into it counts from then on, and the newest always stays.  Keys of what stays are rotated to their new
+positions in float32; values are untouched.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor
 
 from .kv import KVCache
 from .pieces import Work, forward
 from .thinker import Thinker
 from .tokens import Tokens
-from .units import UnitTable
+from .units import Unit, UnitTable
+
+P = TypeVar("P", bound="_Policy")
 
 
 class _Policy(BaseModel):
@@ -37,6 +42,10 @@ class Basic(_Policy):
     high: PositiveInt = 8000
     low: PositiveInt = 6000
     units: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        return _ordered(self, self.low, self.high)
 
 
 class Previous(_Policy):
@@ -63,39 +72,50 @@ class Recent(_Policy):
     low: PositiveInt | None = None
     """Without it as ``high``."""
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        return _ordered(self, self.low, self.high)
+
+
+def _ordered(policy: P, low: int | None, high: int | None) -> P:
+    if low is not None and (high is None or low > high):
+        raise ValueError(f"low ({low}) must not lie above high ({high})")
+    return policy
+
 
 Policy = Annotated[Off | Basic | Previous | Recent, Field(discriminator="policy")]
 
 
-def overdue(policy: Off | Basic | Previous | Recent, table: UnitTable) -> int:
-    """How many of the oldest units have to go."""
-    most = len(table) - 1
+def overdue(policy: Off | Basic | Previous | Recent, table: UnitTable) -> list[int]:
+    """Indices of the units that have to go, ascending."""
+    order = table.longest_here()
     match policy:
         case Off():
-            return 0
+            return []
         case Basic():
             count = 0
             if table.end > policy.high:
-                count = _beyond(table, policy.low)
+                count = _beyond(table, order, policy.low)
             if policy.units is not None:
                 count = max(count, len(table) - policy.units)
         case Previous():
             count = len(table) - policy.units
         case Recent():
-            oldest = table[most].at_ms - round(policy.seconds * 1000) if len(table) else 0
             count = 0
-            if len(table) and table[0].at_ms < oldest - round(policy.batch * 1000):
-                count = sum(unit.at_ms < oldest for unit in table)
+            came = [table[index].came_ms for index in order]
+            oldest = table[len(table) - 1].at_ms - round(policy.seconds * 1000) if came else 0
+            if came and came[0] < oldest - round(policy.batch * 1000):
+                count = bisect_left(came, oldest)
             if policy.high is not None and table.end > policy.high:
-                count = max(count, _beyond(table, policy.low or policy.high))
-    return max(0, min(count, most))
+                count = max(count, _beyond(table, order, policy.low or policy.high))
+    return sorted(order[: max(0, count)])
 
 
-def _beyond(table: UnitTable, limit: int) -> int:
-    """How many units have to go for the rest to fit into ``limit`` positions."""
+def _beyond(table: UnitTable, order: Sequence[int], limit: int) -> int:
+    """How many units have to go, in that order, for the rest to fit into ``limit`` positions."""
     end, count = table.end, 0
-    while end > limit and count < len(table):
-        end -= table[count].length
+    while end > limit and count < len(order):
+        end -= table[order[count]].length
         count += 1
     return count
 
@@ -145,43 +165,50 @@ class Memory:
 
         Yields the forward that computes the suffix again behind the words of dropped units, where a policy keeps them.
         """
-        count = overdue(self.policy, table)
-        if count:
-            yield from self.forget(count, table, cache, slot, thinker, tokens)
-        return count > 0
+        going = overdue(self.policy, table)
+        if going:
+            yield from self.forget(going, table, cache, slot, thinker, tokens)
+        return bool(going)
 
     def make_room(
         self, positions: int, table: UnitTable, cache: KVCache, slot: int, thinker: Thinker, tokens: Tokens
     ) -> Work[None]:
-        """Drop so many of the oldest units that ``positions`` more fit; none where that would not be enough."""
+        """Drop so many units that ``positions`` more fit; none where that would not be enough."""
         lacking = positions - cache.room(slot)
         if lacking <= 0 or isinstance(self.policy, Off):
             return
-        count = _beyond(table, table.end - lacking)
-        if count < len(table):  # the newest unit always stays
-            yield from self.forget(count, table, cache, slot, thinker, tokens)
+        order = table.longest_here()
+        for count in range(1, len(order) + 1):
+            going = sorted(order[:count])
+            gone = [table[index] for index in going]
+            longer = len(self._words(gone, tokens)) - len(self.previous)  # what is kept of them takes room too
+            if sum(unit.length for unit in gone) - longer >= lacking:
+                yield from self.forget(going, table, cache, slot, thinker, tokens)
+                return
 
     def forget(
-        self, count: int, table: UnitTable, cache: KVCache, slot: int, thinker: Thinker, tokens: Tokens
+        self, going: Sequence[int], table: UnitTable, cache: KVCache, slot: int, thinker: Thinker, tokens: Tokens
     ) -> Work[None]:
-        """Drop the ``count`` oldest units, as the policy drops them."""
-        start = table.protected
-        gone = table.drop(count)
-        length = sum(unit.length for unit in gone)
+        """Drop the units at these indices (ascending), as the policy drops them."""
+        start, length = table.protected, 0
+        runs = table.runs(going)
+        gone = table.drop(going)
+        for at, count in reversed(runs):
+            if at == start:
+                length = count
+            else:
+                cache.evict(slot, at, count)
+        previous = self._words(gone, tokens)
         if not isinstance(self.policy, Previous):
+            self.dropped += sum(count for _, count in runs)
+        if not isinstance(self.policy, Previous) or previous == self.previous:
             cache.evict(slot, start, length)
-            self.dropped += length
             return
-        marker = tokens.encode(self.policy.marker)
-        words = [*self.previous[len(marker) :], *(token for unit in gone for token in unit.ids)]
         self.previous_text += "".join(unit.text for unit in gone)
-        if len(words) > self.policy.tokens:
-            words = words[len(words) - self.policy.tokens :]
-            self.previous_text = tokens.decode(words)
-        if not words:
-            cache.evict(slot, start, length)
-            return
-        self.previous = (*marker, *words)
+        marker = len(tokens.encode(self.policy.marker))
+        if len(previous) - marker < max(0, len(self.previous) - marker) + sum(len(unit.ids) for unit in gone):
+            self.previous_text = tokens.decode(previous[marker:])  # the oldest words are over the limit
+        self.previous = previous
         kept = cache.copy_out(slot, start + length, cache.length(slot))
         cache.truncate(slot, self.prefix)
         embeds = thinker.embed(list(self.previous))[None]
@@ -190,3 +217,12 @@ class Memory:
         yield from forward(embeds)
         table.protected = cache.length(slot)
         cache.copy_in(slot, table.protected, kept)
+
+    def _words(self, gone: Sequence[Unit], tokens: Tokens) -> tuple[int, ...]:
+        """What :attr:`previous` will be when these units are dropped."""
+        if not isinstance(self.policy, Previous):
+            return self.previous
+        marker = tokens.encode(self.policy.marker)
+        words = [*self.previous[len(marker) :], *(token for unit in gone for token in unit.ids)]
+        words = words[max(0, len(words) - self.policy.tokens) :]
+        return (*marker, *words) if words else ()

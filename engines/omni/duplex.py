@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,9 @@ class Duplex:
 
         ``text`` as a string is a user's or a tool's and cannot hold control tokens; ids are taken as they are.
         ``at_ms`` is the media time at which the unit began; without it units with media follow each other second by
-        second.  ``None`` when there was too little audio for a unit, which is then kept for the next one.
+        second.  Where a clock is behind what the context holds, as that of a new session which a snapshot was restored
+        into, its units are counted on from there.  ``None`` when there was too little audio for a unit, which is then
+        kept for the next one.
         """
         return result(self.prefilling(audio, frames, text, max_slices, at_ms=at_ms), self.run)
 
@@ -195,9 +198,10 @@ class Duplex:
         """
         if self.settings.backend == "media_unit":
             words = self.input.backend(text)
-            # half of the cache, so that the unit it comes with has room whatever that holds
-            if len(words) > self.cache.capacity // 2 - self.units.protected:
-                raise Full(f"a background result of {len(words)} tokens does not fit beside a unit")
+            waiting = len(self.input.waiting) + len(words)
+            # half of the cache, so that the unit they come with has room whatever that holds
+            if waiting > self.cache.capacity // 2 - self.units.protected:
+                raise Full(f"background results of {waiting} tokens do not fit beside a unit")
             self.input.waiting += words
             return False
         return self.prefill(text=self.input.backend(text)) is not None
@@ -361,16 +365,24 @@ class Duplex:
     def copy_in(self, kept: Sequence[tuple[Unit, KVSpan]]) -> None:
         """Put units of an earlier time back into the context, in order of time behind the system prompt.
 
-        Raises :class:`~.kv.Full` where they do not fit; those before are then in.
+        They count as new: whatever is longer in the context is forgotten before them, now too, where room has to be
+        made.  What the context still holds is left out.  Raises :class:`~.kv.Full` where they do not all fit; none is
+        in then.
         """
         self.settle()
-        for unit, span in kept:
-            index = self.units.insert(unit)
+        missing = [(unit, span) for unit, span in kept if not self.units.holds(unit)]
+        wanted = sum(len(span) for _, span in missing)
+        result(self._make_room(wanted), self.run)
+        self.cache.require(self.slot, wanted)
+        now_ms = self.units[len(self.units) - 1].at_ms if len(self.units) else 0
+        for unit, span in missing:
+            index = self.units.insert(replace(unit, copied_at_ms=now_ms))
             try:
                 self.cache.copy_in(self.slot, self.units.start(index), span)
             except Exception:
-                self.units.remove(index)
+                self.units.drop([index])
                 raise
+            self.input.follow(unit.at_ms)
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from .config import CheckpointError
 from .context import Basic, Off, Policy, Previous, Recent
 from .duplex import UNIT_MS, Duplex
 from .duplex_settings import DuplexSettings
+from .kv import Full
 from .model import TOKEN2WAV, OmniModel
 from .noises import noise_of
 from .session import LONGEST_TEXT, OmniSession, Ways
@@ -48,6 +49,9 @@ _log = logging.getLogger(__name__)
 PREFIX: Final = "<|im_start|>system\n{prompt}\n<|audio_start|>"
 SUFFIX: Final = "<|audio_end|><|im_end|>"
 """Around the reference voice: how the published codes begin a session."""
+_SAMPLES: Final = 64
+_SAMPLE_BYTES: Final = 4096
+"""Of each file of weights, by which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,15 @@ class _Loaded:
     folder: Path
     voices: Mapping[str, Path]
     """Recordings by name, the default one first."""
-    made_by: str
-    """Network and settings by a hash, which snapshots carry."""
+    prompts: dict[str, VoicePrompt]
+    """Voices that were learnt."""
+    made_by: Mapping[str, str]
+    """Network, settings and voice as hashes, by the voice's name: what snapshots carry."""
     # Only the engine's thread touches these.
     free: list[Duplex] = field(default_factory=list[Duplex])
     """Cores that no session has."""
-    known: dict[str, tuple[VoicePrompt, T2WState]] = field(default_factory=dict[str, tuple[VoicePrompt, T2WState]])
-    """Voices that were learnt."""
+    bases: dict[str, T2WState] = field(default_factory=dict[str, T2WState])
+    """The speech decoder's state for each of them."""
 
 
 class OmniEngine(Engine):
@@ -135,14 +141,44 @@ class OmniEngine(Engine):
     def _load(self) -> _Loaded:
         settings = self._settings
         with torch.inference_mode():
-            folder, model = load_model(settings, self._models, self._progress, sessions=settings.max_sessions)
-            if model.encoder is None or model.token2wav is None:
-                what = "ears (apm.*)" if model.encoder is None else f"voice ({TOKEN2WAV})"
-                raise CheckpointError(f"{folder} has no {what}: it cannot hold a conversation; fetch all of its files")
-            voices = self._voice_files(folder)
-            loaded = _Loaded(model, folder, voices, made_by(folder, settings, model.dtype))
-            self._voice(loaded, next(iter(voices)))
+            voices: dict[str, Path] = {}
+            prompts: dict[str, VoicePrompt] = {}
+
+            def ready(folder: Path, need: memory.Need) -> None:
+                """What is wrong with the other files, or with a recording, is told before minutes of loading."""
+                speaks = need.speaks and (folder / TOKEN2WAV).is_dir()
+                if not (need.hears and speaks):
+                    what = f"voice ({TOKEN2WAV})" if need.hears else "ears (apm.*)"
+                    raise CheckpointError(
+                        f"{folder} has no {what}: it cannot hold a conversation; fetch all of its files"
+                    )
+                voices.update(self._voice_files(folder))
+                first = next(iter(voices))
+                prompts[first] = self._learn(folder, voices[first])
+
+            sessions = settings.max_sessions
+            folder, model = load_model(settings, self._models, self._progress, sessions=sessions, ready=ready)
+            made = made_by(folder, settings, model.dtype)
+            made_with = {name: f"{made} {_digest(path)}" for name, path in voices.items()}
+            loaded = _Loaded(model, folder, voices, prompts, made_with)
+            # one session is made ready and kept for whoever comes first: what cannot be is known now
+            duplex = self._prepared(loaded, next(iter(voices)), escape(settings.system_prompt))
+            duplex.reset()
+            loaded.free.append(duplex)
         return loaded
+
+    def _prepared(self, loaded: _Loaded, voice: str, prompt: str) -> Duplex:
+        """The core of a session.  Raises :class:`~.kv.Full` where its cache does not hold what it must."""
+        duplex = loaded.free.pop() if loaded.free else Duplex(loaded.model, _duplex_settings(self._settings))
+        duplex.prepare(PREFIX.format(prompt=prompt), SUFFIX, *self._voice(loaded, voice))
+        unit = self._settings.unit_positions
+        needed = duplex.length + 2 * unit  # the newest unit stays, whatever is forgotten, and the next comes beside it
+        if needed > duplex.cache.capacity:
+            raise Full(
+                f"prompt and voice take {duplex.length} positions and a second up to {unit}: VENUS_OMNI__POSITIONS "
+                f"must be {needed} at least and is {duplex.cache.capacity}"
+            )
+        return duplex
 
     def _voice_files(self, folder: Path) -> Mapping[str, Path]:
         own = () if self._settings.voice is None else (self._settings.voice,)
@@ -158,12 +194,15 @@ class OmniEngine(Engine):
 
     def _voice(self, loaded: _Loaded, name: str) -> tuple[VoicePrompt, T2WState]:
         """A voice, learnt once for all sessions."""
-        if name not in loaded.known:
+        if name not in loaded.bases:
             assert loaded.model.token2wav is not None
-            cache = self._models.cache_dir / "voices"
-            prompt = enroll_file(loaded.voices[name], loaded.folder / TOKEN2WAV, cache)
-            loaded.known[name] = prompt, loaded.model.token2wav.base(prompt)
-        return loaded.known[name]
+            if name not in loaded.prompts:
+                loaded.prompts[name] = self._learn(loaded.folder, loaded.voices[name])
+            loaded.bases[name] = loaded.model.token2wav.base(loaded.prompts[name])
+        return loaded.prompts[name], loaded.bases[name]
+
+    def _learn(self, folder: Path, recording: Path) -> VoicePrompt:
+        return enroll_file(recording, folder / TOKEN2WAV, self._models.cache_dir / "voices")
 
     # -- sessions ---------------------------------------------------------------------------------------------------
 
@@ -180,9 +219,7 @@ class OmniEngine(Engine):
         prompt = self._prompt(options)
 
         def begin() -> Duplex:
-            duplex = loaded.free.pop() if loaded.free else Duplex(loaded.model, _duplex_settings(self._settings))
-            duplex.prepare(PREFIX.format(prompt=prompt), SUFFIX, *self._voice(loaded, voice))
-            return duplex
+            return self._prepared(loaded, voice, prompt)
 
         def closed(duplex: Duplex | None) -> None:
             try:
@@ -206,7 +243,7 @@ class OmniEngine(Engine):
                     run=worker.submit,
                     begin=begin,
                     closed=closed,
-                    made_by=f"{loaded.made_by} {voice}",
+                    made_by=loaded.made_by[voice],
                     sees=loaded.model.vision is not None,
                     max_slices=self._settings.max_slices,
                     takes_results=loaded.model.tokens.ids.backend is not None,
@@ -244,11 +281,17 @@ def _free_cache() -> None:
 
 
 def load_model(
-    settings: OmniSettings, models: ModelsSettings, progress: Callable[[int, int], None] | None, *, sessions: int
+    settings: OmniSettings,
+    models: ModelsSettings,
+    progress: Callable[[int, int], None] | None,
+    *,
+    sessions: int,
+    ready: Callable[[Path, memory.Need], None] | None = None,
 ) -> tuple[Path, OmniModel]:
     """The checkpoint's folder and the network, on the device and in the type that the settings ask for.
 
-    Its speech decoder draws the noise of the behaviour and the seed.  Raises :class:`~..base.NotEnoughMemory` before
+    Its speech decoder draws the noise of the behaviour and the seed.  ``ready`` is called with folder and need once it
+    is known that the network fits, and before it is loaded.  Raises :class:`~..base.NotEnoughMemory` before
     anything is loaded unless there is room for ``sessions``, :class:`~.config.CheckpointError` for files that are not
     right, and :class:`~..base.EngineError` where files or the device are missing.
     """
@@ -257,6 +300,8 @@ def load_model(
     dtype = capacity.choose_dtype(settings, device)
     need = capacity.read_need(folder, settings, dtype)
     need.check(memory.free_memory(device), sessions, str(device))
+    if ready is not None:
+        ready(folder, need)
     noise = None
     if (folder / TOKEN2WAV).is_dir():
         mel = FlowConfig.load(folder / TOKEN2WAV).output_size
@@ -267,12 +312,23 @@ def load_model(
 
 
 def load_model_for_question(
-    settings: OmniSettings, folder: Path, progress: Callable[[int, int], None] | None, *, positions: int
+    settings: OmniSettings,
+    folder: Path,
+    progress: Callable[[int, int], None] | None,
+    *,
+    positions: int,
+    sees: bool = False,
+    hears: bool = False,
 ) -> OmniModel:
-    """The network without its voice, where there is room for a question of that many positions; raises the same."""
+    """The network without its voice, where there is room for a question of that many positions; raises the same, and
+    :class:`~..base.EngineError` where the question needs eyes or ears that the checkpoint has not."""
     device = capacity.choose_device(settings)
     dtype = capacity.choose_dtype(settings, device)
     need = capacity.read_need_of_question(folder, positions, dtype)
+    if sees and not need.sees:
+        raise EngineError(f"{folder} sees nothing (it has no vpm.*): ask about a sound, or take the variant omni")
+    if hears and not need.hears:
+        raise EngineError(f"{folder} hears nothing (it has no apm.*): ask about a picture, or take another checkpoint")
     need.check(memory.free_memory(device), 1, str(device))
     return OmniModel.load(folder, device=device, dtype=dtype, speaks=False, progress=progress)
 
@@ -315,11 +371,26 @@ def _policy(settings: OmniSettings) -> Policy:
 
 
 def made_by(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> str:
-    """A hash of the network and of the settings that a session's state has its form and its meaning from."""
+    """A hash of the network and of the settings that a session's state has its form and its meaning from.
+
+    Of the weights only samples are read, which tell a network from one that it was trained on from.
+    """
     digest = hashlib.sha256()
     for name in ("config.json", "model.safetensors.index.json", "tokenizer.json"):
         path = folder / name
         digest.update(path.read_bytes() if path.is_file() else b"")
+    for path in sorted(folder.glob("*.safetensors")):
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}".encode())
+        with path.open("rb") as file:
+            for sample in range(_SAMPLES):
+                file.seek(size * sample // _SAMPLES)
+                digest.update(file.read(_SAMPLE_BYTES))
     own = settings.model_dump_json(include={"behaviour", "positions", "flow_steps", "overlap_units", "context"})
     digest.update(f"{dtype} {own}".encode())
     return digest.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -45,7 +45,9 @@ class Need:
     assets: int
     caches: Mapping[str, int] = field(default_factory=dict[str, int])
     sees: bool = False
-    """The checkpoint has a vision tower."""
+    hears: bool = False
+    speaks: bool = False
+    """Which towers the checkpoint has."""
 
     @property
     def session(self) -> int:

@@ -127,8 +127,8 @@ class OmniModel:
         """Load the checkpoint in ``folder`` onto ``device``, floating point weights as ``dtype``.
 
         ``steps`` and ``noise`` are those of :class:`Token2Wav`; without ``speaks`` talker and speech decoder are left
-        out.  Everything that can be checked without the weights
-        is checked first.  Raises :class:`CheckpointError` for files that are missing, broken or of another network,
+        out.  Everything that can be checked without the weights, the name and shape of every tensor too, is checked
+        first.  Raises :class:`CheckpointError` for files that are missing, broken or of another network,
         :class:`NotEnoughMemory` where the weights do not fit, :class:`EngineError` for a device that is not there.
         """
         device = find_device(device)
@@ -140,6 +140,8 @@ class OmniModel:
             FlowConfig.load(assets)
         files = 0 if assets is None else sum(path.stat().st_size for path in assets.glob("*.pt"))
         Need(network.numel() * dtype.itemsize, files).check(free_memory(device), 0, str(device))
+        for prefix, module, ignore in network.parts():
+            checkpoint.plan(module, prefix, ignore=ignore)
 
         done, total = 0, sum(checkpoint.nbytes(prefix) for prefix, _, _ in network.parts())
 

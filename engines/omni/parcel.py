@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-VERSION: Final = "venus-omni-session/2"
+VERSION: Final = "venus-omni-session/3"
 _TENSOR, _ARRAY, _TUPLE = "$tensor", "$array", "$tuple"
 _LENGTH: Final = struct.Struct("<Q")
 
@@ -42,7 +42,7 @@ def unpack(parcel: bytes, made_by: str) -> dict[str, Any]:
     if version != VERSION:
         raise ValueError(f"a snapshot of another version of the engine: {version}, not {VERSION}")
     if maker != made_by:
-        raise ValueError("a snapshot of another checkpoint, or of other settings, than this engine has")
+        raise ValueError("a snapshot of another checkpoint, of another voice or of other settings than this engine has")
     try:
         return cast("dict[str, Any]", _up(state, load(parcel)))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:

@@ -62,6 +62,7 @@ class UnitInput:
     def _forget(self) -> None:
         self.waiting: list[int] = []
         self._clock_ms = 0
+        self._behind_ms = 0  # how far the caller's clock is behind that of the context
 
     def begin(self, voice: FloatPcm | None) -> list[Part]:
         """Begin a session; the embeddings of its reference voice (``float32[n]`` at 16 kHz)."""
@@ -102,10 +103,16 @@ class UnitInput:
         if words and (self._rules.decision_after_text or kind is UnitKind.TEXT):
             parts.append(words)
             words = []
-        fed = Fed(kind, heard, vision, self._clock_ms if at_ms is None else at_ms)
+        if at_ms is not None:
+            self._behind_ms = max(self._behind_ms, self._clock_ms - at_ms)
+        fed = Fed(kind, heard, vision, self._clock_ms if at_ms is None else at_ms + self._behind_ms)
         if kind is not UnitKind.TEXT:
-            self._clock_ms = fed.at_ms + UNIT_MS
+            self.follow(fed.at_ms)
         return Input(fed, parts, words)
+
+    def follow(self, at_ms: int) -> None:
+        """The context holds a unit that began then: what comes next is not earlier than its end."""
+        self._clock_ms = max(self._clock_ms, at_ms + UNIT_MS)
 
     def plain(self, text: str) -> list[int]:
         """Ids of a user's or a tool's words; none of them is a control token."""
@@ -143,3 +150,4 @@ class UnitInput:
             self.hearing.restore(snapshot["hearing"])
         self.waiting = [int(token) for token in snapshot["waiting"]]
         self._clock_ms = int(snapshot["clock_ms"])
+        self._behind_ms = 0

@@ -7,7 +7,7 @@ follows from the lengths before it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -34,7 +34,8 @@ class Unit:
     """One unit of the context.
 
     ``length`` counts cache positions from ``<unit>`` to ``</unit>``; ``at_ms`` is the media time at which it began;
-    ``ids`` and ``text`` are what was said in it, without control tokens.
+    ``ids`` and ``text`` are what was said in it, without control tokens.  ``copied_at_ms`` is the media time of the
+    context when the unit was put back into it, if it was.
     """
 
     id: int
@@ -44,6 +45,12 @@ class Unit:
     text: str
     ids: tuple[int, ...]
     at_ms: int
+    copied_at_ms: int = 0
+
+    @property
+    def came_ms(self) -> int:
+        """The media time since which it is in the context: what was put back counts from then on."""
+        return max(self.at_ms, self.copied_at_ms)
 
 
 class UnitTable:
@@ -75,20 +82,37 @@ class UnitTable:
         """Take in the newest unit."""
         self._units.append(unit)
 
-    def drop(self, count: int) -> list[Unit]:
-        """Forget the ``count`` oldest units and return them."""
-        dropped, self._units = self._units[:count], self._units[count:]
+    def longest_here(self) -> list[int]:
+        """Indices of all units but the newest, in the order in which they are to be forgotten."""
+        return sorted(range(len(self._units) - 1), key=lambda index: self._units[index].came_ms)
+
+    def runs(self, indices: Iterable[int]) -> list[tuple[int, int]]:
+        """The positions of these units (ascending) as runs without a gap: where each starts, and its length."""
+        runs: list[tuple[int, int]] = []
+        for index in indices:
+            start, length = self.start(index), self._units[index].length
+            if runs and sum(runs[-1]) == start:
+                runs[-1] = runs[-1][0], runs[-1][1] + length
+            else:
+                runs.append((start, length))
+        return runs
+
+    def drop(self, indices: Iterable[int]) -> list[Unit]:
+        """Forget these units and return them."""
+        going = set(indices)
+        dropped = [unit for index, unit in enumerate(self._units) if index in going]
+        self._units = [unit for index, unit in enumerate(self._units) if index not in going]
         return dropped
+
+    def holds(self, unit: Unit) -> bool:
+        """Whether this very unit is in the context."""
+        return any((other.id, other.at_ms) == (unit.id, unit.at_ms) for other in self._units)
 
     def insert(self, unit: Unit) -> int:
         """Put a unit of an earlier time in its place and return its index."""
-        index = bisect_left(self._units, unit.at_ms, key=lambda other: other.at_ms)
+        index = bisect_left(self._units, (unit.at_ms, unit.id), key=lambda other: (other.at_ms, other.id))
         self._units.insert(index, unit)
         return index
-
-    def remove(self, index: int) -> None:
-        """Forget one unit."""
-        del self._units[index]
 
     def between(self, start_ms: int, end_ms: int) -> range:
         """Indices of the units that began in ``[start_ms, end_ms)``."""
@@ -125,4 +149,5 @@ def unit_of(values: dict[str, Any]) -> Unit:
         text=str(values["text"]),
         ids=ids,
         at_ms=int(values["at_ms"]),
+        copied_at_ms=int(values["copied_at_ms"]),
     )

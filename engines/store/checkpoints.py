@@ -33,6 +33,8 @@ FOLDERS: Final = {"omni": "Realtime-Venus-Omni", "audio": "Realtime-Venus-Audio"
 """Folder of each variant in the repository, and below the model cache."""
 _CODE: Final = (".py", ".pyc", ".sh")
 """Files that are left where they are: nothing of the repository is run."""
+_PARTIAL: Final = ".partial"
+"""Folder of what is not whole yet, below the variant's; gone when all is."""
 _MOST_BYTES: Final = 64_000_000
 """Longest listing that is read."""
 
@@ -170,9 +172,13 @@ def _by_hand(variant: str, settings: ModelsSettings, reason: str) -> str:
 
 
 def fetched_folder(settings: ModelsSettings) -> Path | None:
-    """The checkpoint that was fetched (or copied) into the model cache: omni before audio; ``None`` without one."""
-    folders = (settings.cache_dir / folder for folder in FOLDERS.values())
-    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+    """The checkpoint that was fetched (or copied) into the model cache, ``None`` without one.
+
+    Omni before audio, and one whose fetching was broken off after any that is whole.
+    """
+    folders = [settings.cache_dir / folder for folder in FOLDERS.values()]
+    here = [folder for folder in folders if (folder / "config.json").is_file()]
+    return min(here, key=lambda folder: (folder / _PARTIAL).exists(), default=None)
 
 
 def checkpoint_folder(named: Path | None, models: ModelsSettings) -> Path:
@@ -221,7 +227,7 @@ class Release:
         self._meter = Meter(progress)
         self._stop = Event()
         self.folder = settings.cache_dir / listing.folder
-        self._partials = self.folder / ".partial"
+        self._partials = self.folder / _PARTIAL
 
     def lacking(self) -> tuple[HubFile, ...]:
         """The files that are not here, or changed since they were verified."""

@@ -16,6 +16,7 @@ from yaml.composer import ComposerError
 
 from ...base import EngineError
 from ..checkpoint import CheckpointError, check_vocoder_files
+from ..config import MOST_CODES
 
 OUTPUT_HZ = 24_000
 MEL_HOP = 480
@@ -30,8 +31,8 @@ FLUSH = 8
 SILENCE_CODE = 4218
 TAIL_FRAMES = 100
 """Frames that are kept behind those of the prompt when the attention caches are trimmed."""
-MAX_CODES = WINDOW + LOOKAHEAD
-"""Codes of the longest call."""
+MAX_CODES = MOST_CODES
+"""Codes of the longest call: a full window and its look-ahead."""
 MAX_PROMPT_FRAMES = 850
 """The published buffers hold 1000 frames: prompt, tail and one window."""
 

@@ -89,9 +89,32 @@ def test_as_many_seconds_may_be_asked_about_as_fit(tmp_path: Path) -> None:
 
     folder = checkpoints.copy(tmp_path, config=blind)
     without = read_limits(SETTINGS.model_copy(update={"model": folder}), max_tokens=1024)
+    assert (limits.sees, without.sees) == (True, False)
     assert without.moments == (most - 1024 - FRAME) // count_positions(seconds(1), config)
     with pytest.raises(EngineError, match="venus models pull omni"):
         read_limits(OmniSettings(), ModelsSettings(cache_dir=tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "subject", "told"),
+    [
+        ("init_vision", Subject(images=[seen(20, 20)]), "sees nothing"),
+        ("init_audio", Subject(sound=np.zeros(16_000, np.float32)), "hears nothing"),
+    ],
+)
+def test_what_the_checkpoint_has_no_tower_for_is_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, subject: Subject, told: str
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("something was loaded")
+
+    def without(changed: dict[str, Any]) -> None:
+        changed[flag] = False
+
+    monkeypatch.setattr(OmniModel, "load", never)
+    folder = checkpoints.copy(tmp_path, config=without)
+    with pytest.raises(EngineError, match=told):
+        next(ask("What?", subject, SETTINGS.model_copy(update={"model": folder})))
 
 
 def test_what_is_too_long_is_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +136,9 @@ def test_the_cache_of_the_question_is_part_of_the_memory_that_is_checked(monkeyp
     asked: list[int] = []
     own = module.load_model_for_question
 
-    def noted(*args: Any, positions: int) -> OmniModel:
+    def noted(*args: Any, positions: int, **options: Any) -> OmniModel:
         asked.append(positions)
-        return own(*args, positions=positions)
+        return own(*args, positions=positions, **options)
 
     def little(device: torch.device) -> int:
         return 1_000_000
@@ -136,8 +159,8 @@ def test_the_network_is_loaded_without_its_voice_and_whoever_reads_is_left_alone
     made: list[OmniModel] = []
     own = module.load_model_for_question
 
-    def kept(*args: Any, positions: int) -> OmniModel:
-        made.append(own(*args, positions=positions))
+    def kept(*args: Any, **options: Any) -> OmniModel:
+        made.append(own(*args, **options))
         return made[-1]
 
     monkeypatch.setattr(module, "load_model_for_question", kept)

@@ -139,7 +139,16 @@ def test_what_is_not_built_is_refused(tmp_path: Path, change: dict[str, Any]) ->
         ("tts_config", "audio_bos_token_id", 10**6),
         ("tts_config", "text_eos_token_id", -1),
         ("tts_config", "num_attention_heads", 5),
+        ("tts_config", "rms_norm_eps", -1.0),
+        ("tts_config", "rope_theta", 0),
+        ("tts_config", "s3_stream_chunk_size", 26),
+        ("tts_config", "s3_stream_prelook_size", 4),
+        ("vision_config", "layer_norm_eps", 2),
         ("slice_config", "norm_std", [0.5, 0.0, 0.5]),
+        ("slice_config", "norm_mean", [0.5, float("inf"), 0.5]),
+        (None, "head_dim", 15),
+        (None, "rms_norm_eps", float("nan")),
+        (None, "rope_theta", -1.0),
         (None, "audio_pool_step", 60),
         (None, "audio_chunk_length", 0),
         (None, "num_hidden_layers", 10**9),
@@ -151,6 +160,14 @@ def test_values_that_only_a_session_would_trip_over_are_refused_by_name(
     fields = recorded()
     (fields if section is None else fields.setdefault(section, {}))[name] = value
     with pytest.raises(CheckpointError, match=name):
+        OmniConfig.load(written(tmp_path, fields))
+
+
+def test_a_talkers_head_of_odd_width_is_refused(tmp_path: Path) -> None:
+    fields = recorded()
+    heads = fields["tts_config"]["num_attention_heads"]
+    fields["tts_config"]["hidden_size"] = 15 * heads
+    with pytest.raises(CheckpointError, match=r"head \(15\) must be even"):
         OmniConfig.load(written(tmp_path, fields))
 
 

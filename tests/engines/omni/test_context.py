@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from pydantic import ValidationError
 from realtime_venus.engines.omni.context import Basic, Memory, Off, Previous, Recent, overdue
 from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.kv import Full
@@ -56,7 +57,42 @@ def _table(*lengths: int) -> UnitTable:
     ],
 )
 def test_how_many_have_to_go(policy: Off | Basic | Previous | Recent, lengths: list[int], count: int) -> None:
-    assert overdue(policy, _table(*lengths)) == count
+    assert overdue(policy, _table(*lengths)) == list(range(count))
+
+
+@pytest.mark.parametrize(
+    ("policy", "going"),
+    [
+        (Recent(seconds=3, batch=0), [1, 2]),
+        (Basic(high=110, low=110), [1, 2, 3]),
+        (Basic(high=1000, low=900, units=3), [1, 2, 3]),
+        (Previous(units=4), [1, 2]),
+        (Previous(units=1), [0, 1, 2, 3, 4]),
+        (Off(), []),
+    ],
+)
+def test_a_unit_that_was_put_back_goes_after_those_that_were_there(
+    policy: Off | Basic | Previous | Recent, going: list[int]
+) -> None:
+    table = UnitTable()
+    table.protected = 50
+    for number, at_ms, copied_at_ms in (
+        (0, 0, 9000),
+        (1, 4000, 0),
+        (2, 5000, 0),
+        (3, 7000, 0),
+        (4, 8000, 0),
+        (5, 9000, 0),
+    ):
+        table.append(Unit(number, 20, UnitKind.AUDIO, True, "", (), at_ms, copied_at_ms))
+    assert overdue(policy, table) == going
+
+
+@pytest.mark.parametrize("limits", [{"low": 5, "high": 4}, {"low": 9000}])
+def test_a_lower_limit_lies_below_the_upper_one(limits: dict[str, int]) -> None:
+    for policy in (Basic, Recent):
+        with pytest.raises(ValidationError, match="must not lie above"):
+            policy.model_validate(limits)
 
 
 def _turned(made: Duplex, before: torch.Tensor, start: int, gone: int) -> torch.Tensor:
@@ -112,6 +148,23 @@ def test_room_is_made_for_a_text_and_one_that_never_fits_is_refused_and_nothing_
         made.prefill(text=words("one two three ") * 100)
     assert (made.length, list(made.units)) == (length, kept)
     assert unit(made, number, listening()).end.is_listen
+
+
+def test_room_is_made_beside_the_words_that_are_kept_of_what_goes() -> None:
+    """Dropped units leave their words in the prompt, so more of them must go than their length says."""
+    made = session(positions=session().length + 330, context=Previous(units=50, tokens=500))
+    said = "one two three four five"
+    for number in range(6):
+        unit(made, number, speaking(said, "turn_eos"))
+    made.settle()
+    text = words("one two three ")
+    text = (text * 200)[: made.cache.room() + made.units[0].length - made.decoding.max_tokens - 2]
+    assert made.prefill(text=text) is not None
+    assert len(made.memory.previous) > 0
+    assert made.length <= made.cache.capacity
+    assert generate(made, listening()).end.is_listen
+    made.settle()
+    assert made.length == made.units.end
 
 
 def test_a_policy_that_forgets_nothing_makes_no_room() -> None:

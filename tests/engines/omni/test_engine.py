@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -284,8 +285,39 @@ async def test_a_prompt_may_take_persona_and_facts_and_a_voice_of_ones_own(
     assert said[0] != said[2]
 
 
+async def fewest_positions(cache: ModelsSettings, **settings: object) -> int:
+    """What the engine says of a cache that is too small."""
+    try:
+        async with loaded(overridden(SETTINGS, model=golden.model_dir(), positions=256, **settings), cache):
+            return 256
+    except EngineError as error:
+        told = str(error)
+    found = re.search(r"VENUS_OMNI__POSITIONS must be (\d+) at least and is 256$", told)
+    assert found is not None, told
+    return int(found[1])
+
+
+async def test_a_cache_that_cannot_hold_two_seconds_is_refused_while_it_loads(cache: ModelsSettings) -> None:
+    """And at the latest when the session begins, where its own prompt is what is too long."""
+    settings = overridden(SETTINGS, model=golden.model_dir(), max_slices=9)
+    positions = await fewest_positions(cache, max_slices=9)
+    assert positions > 2 * settings.unit_positions > 256
+    with pytest.raises(EngineError, match=f"must be {positions} at least and is {positions - 1}$"):
+        async with loaded(overridden(settings, positions=positions - 1), cache):
+            pass
+    async with loaded(overridden(settings, positions=positions), cache) as engine:
+        session = engine.open(SessionOptions(system_prompt="Speak slowly. " * 4))
+        async with asyncio.timeout(60):
+            (trouble,) = [event async for event in session.events()]
+        assert isinstance(trouble, Trouble)
+        assert (trouble.code, trouble.fatal) == ("context.full", True)
+        assert trouble.message.startswith("prompt and voice take ")
+        await session.close()
+
+
 async def test_a_session_that_outgrows_its_cache_ends_with_what_to_change(cache: ModelsSettings) -> None:
-    settings = overridden(SETTINGS, model=golden.model_dir(), positions=256, context={"policy": "off"})
+    positions = await fewest_positions(cache)
+    settings = overridden(SETTINGS, model=golden.model_dir(), positions=positions, context={"policy": "off"})
     async with loaded(settings, cache) as engine:
         session = engine.open(FAST)
         for index, audio in enumerate(seconds(0, 20)):
@@ -300,7 +332,8 @@ async def test_a_session_that_outgrows_its_cache_ends_with_what_to_change(cache:
 
 
 async def test_it_forgets_and_goes_on_when_the_cache_would_be_full(cache: ModelsSettings) -> None:
-    for policy, positions in (("time", 256), ("basic", 300), ("context", 768)):
+    fewest = await fewest_positions(cache)
+    for policy, positions in (("time", fewest), ("basic", max(fewest, 300)), ("context", 768)):
         context = {"policy": policy, "window_s": 5, "high": 200, "low": 150, "units": 4, "previous_tokens": 20}
         settings = overridden(SETTINGS, model=golden.model_dir(), positions=positions, context=context)
         async with loaded(settings, cache) as engine, talking(engine) as talk:

@@ -104,7 +104,13 @@ async def test_a_checkpoint_that_is_not_right_is_one_clear_error(
             pass
 
 
-async def test_a_voice_that_is_too_short_is_refused_while_loading(cache: ModelsSettings, tmp_path: Path) -> None:
+async def test_a_voice_that_is_too_short_is_refused_before_the_weights_are_read(
+    cache: ModelsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("something was loaded")
+
+    monkeypatch.setattr(OmniModel, "load", never)
     soundfile.write(tmp_path / "short.wav", np.ones(UNIT) * 0.1, UNIT)
     settings = overridden(SETTINGS, model=golden.model_dir(), voice=tmp_path / "short.wav")
     with pytest.raises(VoiceError, match="3 s"):
@@ -180,6 +186,31 @@ async def test_another_seed_sounds_otherwise_where_the_words_are_the_same(cache:
         heard.append(b"".join(event.pcm.tobytes() for event in talk.said if isinstance(event, Speech)))
     assert heard[0] != heard[1]
     assert b"" not in heard
+
+
+def test_a_snapshot_is_of_one_network_though_its_files_are_alike(tmp_path: Path) -> None:
+    folder = checkpoints.copy(tmp_path / "model")
+    before = made_by(folder, SETTINGS, torch.float32)
+    path = max(folder.glob("*.safetensors"))
+    path.chmod(0o644)
+    weights = path.read_bytes()
+    trained = np.frombuffer(weights, np.uint8) ^ (np.arange(len(weights)) > len(weights) // 2).astype(np.uint8)
+    path.write_bytes(trained.tobytes())
+    assert made_by(folder, SETTINGS, torch.float32) != before
+
+
+async def test_a_snapshot_is_of_one_voice_though_its_name_is_the_same(cache: ModelsSettings, tmp_path: Path) -> None:
+    told: list[bytes] = []
+    sound, rate = soundfile.read(golden.model_dir() / "assets" / "HT_ref_audio.wav", dtype="float32")
+    for loudness in (1.0, 0.5):
+        soundfile.write(tmp_path / "mine.wav", sound * loudness, rate)
+        settings = overridden(SETTINGS, model=golden.model_dir(), voice=tmp_path / "mine.wav")
+        async with loaded(settings, cache) as engine, talking(engine) as talk:
+            await talk.units(seconds(0, 1))
+            told.append(talk.session.snapshot())
+            if len(told) == 2:
+                with pytest.raises(ValueError, match="of another voice"):
+                    talk.session.restore(told[0])
 
 
 def test_a_snapshot_is_of_one_setting_of_all_that_shapes_a_session() -> None:

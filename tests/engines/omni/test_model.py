@@ -124,6 +124,30 @@ def test_half_a_tower_is_an_error(tmp_path: Path) -> None:
         OmniModel.load(folder)
 
 
+@pytest.mark.parametrize("kind", ["missing", "shape", "unknown"])
+def test_names_and_shapes_are_checked_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """In the last tower too: reading those before it takes minutes."""
+
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("something was read")
+
+    name = "tts.emb_text.weight"
+    stored = dict(checkpoints.tensors())
+    if kind == "missing":
+        del stored[name]
+    elif kind == "shape":
+        stored[name] = stored[name][:-1].clone()
+    else:
+        name = "tts.extra.weight"
+        stored[name] = torch.zeros(2)
+    folder = checkpoints.copy(tmp_path, weights=stored)
+    monkeypatch.setattr(Checkpoint, "read", never)
+    with pytest.raises(CheckpointError, match=name):
+        OmniModel.load(folder)
+
+
 def test_a_tower_without_its_section_is_an_error(tmp_path: Path) -> None:
     folder = checkpoints.copy(tmp_path, config=lambda config: config.pop("vision_config"))
     with pytest.raises(CheckpointError, match="vision_config"):

@@ -234,6 +234,15 @@ def test_the_fetched_checkpoint_is_found_and_one_that_is_named_comes_first(
         checkpoint_folder(tmp_path / "nowhere", settings)
 
 
+def test_a_checkpoint_that_is_whole_comes_before_one_whose_fetching_was_broken_off(settings: ModelsSettings) -> None:
+    pull(settings)
+    omni = settings.cache_dir / "Realtime-Venus-Omni"
+    (omni / ".partial").mkdir()
+    assert fetched_folder(settings) == omni, "better than none: loading says what it lacks"
+    pull(settings, variant="audio")
+    assert fetched_folder(settings) == settings.cache_dir / "Realtime-Venus-Audio"
+
+
 def test_the_hash_of_small_files_is_gits(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"hello\n")
     assert git_sha1(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"  # by `git hash-object`

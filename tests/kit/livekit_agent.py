@@ -21,8 +21,8 @@ from .sessions import Loud, voice
 ROOM = "talk"
 SHORT = LiveKitOptions(join_s=60, empty_s=60, reconnect_s=60)
 TONE = voice((0, 1000), total_ms=1000)
-HIGHER = np.concatenate([TONE[::2], TONE[::2]])
-"""An octave above, so that the two never cancel out."""
+HIGHER = voice((0, 1000), total_ms=1000, hz=170)
+"""Another voice: no overtone is one of the first, so that the two never cancel out, whenever each begins."""
 
 
 @dataclass

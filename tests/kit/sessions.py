@@ -38,10 +38,10 @@ class Loud:
         return [1.0 if np.abs(window).max() > 0.01 else 0.0 for window in audio[: count * 512].reshape(count, 512)]
 
 
-def voice(*spans_ms: tuple[int, int], total_ms: int) -> FloatPcm:
+def voice(*spans_ms: tuple[int, int], total_ms: int, hz: int = 120) -> FloatPcm:
     """A made-up vowel, which webrtcvad takes for speech, in the spans; silence elsewhere."""
     time = np.arange(total_ms * 16) / 16000
-    vowel = sum(np.sin(2 * np.pi * 120 * k * time) / k for k in range(1, 12))
+    vowel = sum(np.sin(2 * np.pi * hz * k * time) / k for k in range(1, 12))
     mask = np.zeros(total_ms * 16)
     for start, end in spans_ms:
         mask[start * 16 : end * 16] = 1

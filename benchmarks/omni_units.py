@@ -62,6 +62,8 @@ def run(model: OmniModel, voice: VoicePrompt, behaviour: Behaviour, *, seed: int
                     piece for piece in session.generate(force_listen=number % 4 == 3) if isinstance(piece, UnitEnd)
                 ]
                 session.finalise()
+                if model.device.type == "cuda":
+                    torch.cuda.synchronize()
                 ms = 1e3 * (time.perf_counter() - began)
             kernels = 0 if seen is None else _kernels(seen)
             units.append(Unit(end.is_listen, len(end.ids), end.forwards, kernels, 0.0 if counted else ms))
@@ -77,8 +79,7 @@ def report(device: torch.device) -> str:
     rows += ["| --- | --- | --- | --- | --- | --- |"]
     model = OmniModel.load(golden.model_dir(), device=device)
     assets = golden.model_dir() / "assets"
-    (reference,) = assets.glob("*.wav")
-    voice = enroll(golden.wave(reference), HZ, assets / "token2wav", None)
+    voice = enroll(golden.wave(golden.voice()), HZ, assets / "token2wav", None)
     for behaviour in Behaviour:
         kinds: dict[str, list[Unit]] = defaultdict(list)
         for unit in run(model, voice, behaviour, seed=1):
@@ -107,6 +108,10 @@ class _Nothing:
 
 
 def _kernels(seen: profile) -> int:
-    """Kernels on the device, or operators on the CPU that call no other."""
+    """Kernels on the device (neither copies nor the calls that launch them), or operators on the CPU that call no
+    other."""
     events: Any = seen.events() or []
+    on_device = [event for event in events if event.device_type.name == "CUDA"]
+    if on_device:
+        return sum(1 for event in on_device if not event.name.startswith(("Memcpy", "Memset", "[memory]")))
     return sum(1 for event in events if not event.cpu_children and not event.name.startswith("[memory]"))

@@ -98,7 +98,8 @@ def ask(
             "or about fewer pictures"
         )
     whole = min(needed + len(question.encode()) + _FRAME + max_tokens, most)
-    sees, hears = bool(subject.images), subject.sound is not None
+    sees = bool(subject.images)
+    hears = subject.sound is not None or any(len(moment.sound) >= SHORTEST for moment in subject.moments)
     model = load_model_for_question(settings, folder, progress, positions=whole, sees=sees, hears=hears)
     told = chat_settings(subject, settings, max_tokens)
     with torch.inference_mode():

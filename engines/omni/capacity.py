@@ -44,10 +44,11 @@ def read_need(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> Need:
         caches["audio encoder"] = _encoder(config.audio, dtype)
     if config.tts is not None:
         caches["talker"] = _talker(config.tts, dtype)
-        voice = settings.voice or next(iter(voice_files(folder)), None)
         if (folder / TOKEN2WAV).is_dir():
-            caches["token2wav"] = _flow(folder, settings.flow_steps, voice)
-            assets += caches["token2wav"]
+            voices = (*([settings.voice] if settings.voice else []), *voice_files(folder))
+            each = [_flow(folder, settings.flow_steps, voice) for voice in voices or (None,)]
+            caches["token2wav"] = max(each)
+            assets += sum(each)  # the state that sessions of a voice begin with, once for each voice
     return _need(network, dtype, assets, caches)
 
 

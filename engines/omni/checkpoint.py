@@ -241,6 +241,8 @@ def read_pt(path: Path) -> dict[str, Tensor]:
     for name, value in cast("dict[object, object]", content).items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise CheckpointError(f"{path} holds {name!r}, which is no tensor")
+        if value.numel() * value.itemsize > value.untyped_storage().nbytes():
+            raise CheckpointError(f"{path} holds {name!r}, which stands for more than is stored; fetch it again")
         tensors[name] = value.detach()
     return tensors
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
@@ -28,6 +28,8 @@ Layers = Annotated[int, Field(ge=1, le=1024)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Epsilon = Annotated[float, Field(ge=0, le=1)]
+RESAMPLER_HEAD: Final = 128
+"""Width of a head of the resampler, which has as many as fit."""
 MOST_CODES: Final = 28
 """Codes of the speech decoder's longest call, look-ahead included: its buffers hold no more."""
 
@@ -47,7 +49,7 @@ class SliceConfig(_Section):
     """How a picture is cut and scaled before it is encoded; lengths in pixels."""
 
     patch_size: PositiveInt = 14
-    scale_resolution: PositiveInt = 448
+    scale_resolution: Annotated[int, Field(ge=14, le=4096)] = 448
     """Side of the square whose area a slice is scaled to."""
     max_slice_nums: PositiveInt = 1
     """Most slices of one picture in a duplex unit, when the caller says nothing."""
@@ -66,7 +68,7 @@ class VisionConfig(_Section):
     image_size: PositiveInt = 980
     """Side of the largest square picture the tower was trained on; its patches are the rows of the position table."""
     patch_size: PositiveInt = 14
-    num_channels: PositiveInt = 3
+    num_channels: Literal[3] = 3
     layer_norm_eps: Epsilon = 1e-6
     hidden_act: str = "gelu_pytorch_tanh"
 
@@ -200,7 +202,7 @@ class OmniConfig(_Section):
     vision_batch_size: PositiveInt = 16
     """Most slices encoded in one batch."""
     audio_pool_step: int = Field(default=5, ge=1, le=50)
-    audio_chunk_length: float = Field(default=1.0, gt=0, le=30)
+    audio_chunk_length: float = Field(default=1.0, ge=0.02, le=30)
     """Seconds of sound that see each other in offline encoding."""
     stream_input: bool = False
 
@@ -228,10 +230,34 @@ class OmniConfig(_Section):
             raise ValueError("tied embeddings and attention biases are not built here")
         _divides(self, "num_key_value_heads", "num_attention_heads")
         _rotates("head_dim", self.head_dim)
+        self._agree()
         acts = {self.hidden_act} | ({self.tts.hidden_act} if self.tts else set[str]())
         if acts != {"silu"}:
             raise ValueError(f"hidden_act must be silu, not {', '.join(sorted(acts))}")
         return self
+
+    def _agree(self) -> None:
+        """The sections are of one network: what one of them gives the other takes."""
+        sees, hears, speaks = self.vision, self.audio, self.tts
+        if speaks is not None and speaks.llm_dim != self.hidden_size:
+            raise ValueError(f"llm_dim ({speaks.llm_dim}) of tts_config must be hidden_size ({self.hidden_size})")
+        if speaks is not None and speaks.num_text_tokens < self.vocab_size:
+            raise ValueError(
+                f"num_text_tokens ({speaks.num_text_tokens}) must not be fewer than vocab_size ({self.vocab_size})"
+            )
+        if hears is not None and hears.encoder_ffn_dim // 4 != hears.d_model:
+            raise ValueError(
+                f"encoder_ffn_dim ({hears.encoder_ffn_dim}) must be four times d_model ({hears.d_model}), as in Whisper"
+            )
+        if sees is not None and self.slices.patch_size != sees.patch_size:
+            raise ValueError(
+                f"patch_size ({self.slices.patch_size}) of slice_config must be that of vision_config "
+                f"({sees.patch_size})"
+            )
+        if sees is not None and self.hidden_size % RESAMPLER_HEAD:
+            raise ValueError(
+                f"hidden_size ({self.hidden_size}) must be a multiple of {RESAMPLER_HEAD}, a head of the resampler"
+            )
 
     @classmethod
     def load(cls, folder: Path) -> OmniConfig:

@@ -204,9 +204,10 @@ class Memory:
         if not isinstance(self.policy, Previous) or previous == self.previous:
             cache.evict(slot, start, length)
             return
-        self.previous_text += "".join(unit.text for unit in gone)
+        new = _never_dropped(gone)
+        self.previous_text += "".join(unit.text for unit in new)
         marker = len(tokens.encode(self.policy.marker))
-        if len(previous) - marker < max(0, len(self.previous) - marker) + sum(len(unit.ids) for unit in gone):
+        if len(previous) - marker < max(0, len(self.previous) - marker) + sum(len(unit.ids) for unit in new):
             self.previous_text = tokens.decode(previous[marker:])  # the oldest words are over the limit
         self.previous = previous
         kept = cache.copy_out(slot, start + length, cache.length(slot))
@@ -223,6 +224,11 @@ class Memory:
         if not isinstance(self.policy, Previous):
             return self.previous
         marker = tokens.encode(self.policy.marker)
-        words = [*self.previous[len(marker) :], *(token for unit in gone for token in unit.ids)]
+        words = [*self.previous[len(marker) :], *(token for unit in _never_dropped(gone) for token in unit.ids)]
         words = words[max(0, len(words) - self.policy.tokens) :]
         return (*marker, *words) if words else ()
+
+
+def _never_dropped(units: Sequence[Unit]) -> list[Unit]:
+    """Without those that were put back: their words were kept when they went for the first time."""
+    return [unit for unit in units if unit.copied_at_ms is None]

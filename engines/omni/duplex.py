@@ -366,23 +366,33 @@ class Duplex:
         """Put units of an earlier time back into the context, in order of time behind the system prompt.
 
         They count as new: whatever is longer in the context is forgotten before them, now too, where room has to be
-        made.  What the context still holds is left out.  Raises :class:`~.kv.Full` where they do not all fit; none is
-        in then.
+        made.  What the context still holds is left out.  Raises, before any is in, :class:`~.kv.Full` where they do not
+        all fit, ``ValueError`` for a unit and keys of different lengths, and :class:`~..base.EngineError` for keys of
+        another network.
         """
         self.settle()
-        missing = [(unit, span) for unit, span in kept if not self.units.holds(unit)]
+        for unit, span in kept:
+            self.cache.check(span)
+            if len(span) != unit.length:
+                raise ValueError(f"a unit of {unit.length} positions with keys of {len(span)}")
+        missing = [(unit, span) for unit, span in kept if not self._holds(unit, span)]
         wanted = sum(len(span) for _, span in missing)
         result(self._make_room(wanted), self.run)
         self.cache.require(self.slot, wanted)
         now_ms = self.units[len(self.units) - 1].at_ms if len(self.units) else 0
         for unit, span in missing:
             index = self.units.insert(replace(unit, copied_at_ms=now_ms))
-            try:
-                self.cache.copy_in(self.slot, self.units.start(index), span)
-            except Exception:
-                self.units.drop([index])
-                raise
+            self.cache.copy_in(self.slot, self.units.start(index), span)
             self.input.follow(unit.at_ms)
+
+    def _holds(self, unit: Unit, span: KVSpan) -> bool:
+        """Whether this very unit is in the context: those of two sessions may share name and time, never values."""
+        for index, other in enumerate(self.units):
+            if (other.id, other.at_ms, other.length) == (unit.id, unit.at_ms, unit.length):
+                start = self.units.start(index)
+                if torch.equal(self.cache.copy_out(self.slot, start, start + unit.length).v, span.v):
+                    return True
+        return False
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -379,7 +379,8 @@ def made_by(folder: Path, settings: OmniSettings, dtype: torch.dtype) -> str:
     for name in ("config.json", "model.safetensors.index.json", "tokenizer.json"):
         path = folder / name
         digest.update(path.read_bytes() if path.is_file() else b"")
-    for path in sorted(folder.glob("*.safetensors")):
+    voice = (path for path in (folder / TOKEN2WAV).glob("*") if path.suffix in (".pt", ".yaml"))
+    for path in sorted((*folder.glob("*.safetensors"), *voice)):
         size = path.stat().st_size
         digest.update(f"{path.name} {size}".encode())
         with path.open("rb") as file:

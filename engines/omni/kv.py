@@ -138,7 +138,7 @@ class KVCache:
         count = len(span)
         self._check_span(slot, at, at)
         self.require(slot, count)
-        self._check_fits(span.k, span.v)
+        self.check(span)
         self._move(slot, at, at + count)
         k, v = (part.to(self.k.device) for part in (span.k, span.v))
         turn = self._turn(at - span.start)
@@ -146,6 +146,10 @@ class KVCache:
             self.k[layer, slot, :, at : at + count] = turn(k[layer])
         self.v[:, slot, :, at : at + count] = v
         self._extend(slot, self._lengths[slot] + count)
+
+    def check(self, span: KVSpan) -> None:
+        """Raises :class:`~..base.EngineError` for entries of another network or type."""
+        self._check_fits(span.k, span.v)
 
     # -- state ------------------------------------------------------------------------------------------------------
 

@@ -38,8 +38,8 @@ def free_memory(device: torch.device) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Bytes: ``weights`` of the network, ``assets`` (the speech decoder, and the voice that sessions share), ``caches``
-    of one session by stage."""
+    """Bytes: ``weights`` of the network, ``assets`` (the speech decoder, and the voices that sessions share),
+    ``caches`` of one session by stage."""
 
     weights: int
     assets: int

@@ -136,13 +136,20 @@ class OmniModel:
         network = of_checkpoint(config, checkpoint, speaks=speaks)
         tokens = Tokens.load(folder, config)
         assets = folder / TOKEN2WAV if network.talker is not None and (folder / TOKEN2WAV).is_dir() else None
-        if assets is not None:
-            FlowConfig.load(assets)
+        if assets is not None and config.tts is not None:
+            known = FlowConfig.load(assets).vocab_size
+            if config.tts.num_audio_tokens - 1 > known:
+                raise CheckpointError(
+                    f"the talker of {folder} has {config.tts.num_audio_tokens - 1} codes, and {assets / 'flow.yaml'} "
+                    f"knows {known}: they are of two checkpoints"
+                )
         files = 0 if assets is None else sum(path.stat().st_size for path in assets.glob("*.pt"))
         Need(network.numel() * dtype.itemsize, files).check(free_memory(device), 0, str(device))
         for prefix, module, ignore in network.parts():
             checkpoint.plan(module, prefix, ignore=ignore)
 
+        # the smaller files first: what is wrong with them is told before minutes of reading
+        token2wav = None if assets is None else Token2Wav.load(assets, device=device, steps=steps, noise=noise)
         done, total = 0, sum(checkpoint.nbytes(prefix) for prefix, _, _ in network.parts())
 
         def advance(read: int) -> None:
@@ -154,7 +161,6 @@ class OmniModel:
         for prefix, module, ignore in network.parts():
             checkpoint.load_into(module, prefix, device=device, dtype=dtype, ignore=ignore, progress=advance)
             module.eval()
-        token2wav = None if assets is None else Token2Wav.load(assets, device=device, steps=steps, noise=noise)
         if progress is not None:
             progress(total, total)
         return cls(

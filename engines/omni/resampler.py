@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .config import OmniConfig
+from .config import RESAMPLER_HEAD, OmniConfig
 from .vision import additive
 
-_HEAD_DIM = 128
 _EPS = 1e-6
 _BASE = 10_000.0
 _START = 70
@@ -34,7 +33,7 @@ class CrossAttention(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.heads = width // _HEAD_DIM
+        self.heads = width // RESAMPLER_HEAD
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * width))
         self.out_proj = nn.Linear(width, width)
@@ -49,7 +48,7 @@ class CrossAttention(nn.Module):
         ``[B, 1, 1, L]`` -> ``[B, Q, width]``."""
         parts = (query[None], self.project(keys, 1), self.project(values, 2))
         query, keys, values = (
-            each.view(each.shape[0], each.shape[1], self.heads, _HEAD_DIM).transpose(1, 2) for each in parts
+            each.view(each.shape[0], each.shape[1], self.heads, RESAMPLER_HEAD).transpose(1, 2) for each in parts
         )
         query = query.expand(keys.shape[0], -1, -1, -1)
         mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask)

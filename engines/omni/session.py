@@ -108,7 +108,10 @@ class OmniSession(EngineSession):
         self._utterances = Utterances(self._out.put)
         self._requests = 0
         self._forced = False
+        """The next second only closes the turn that was given up, and answers nothing."""
         self._results: deque[str] = deque()
+        self._questions: deque[str] = deque()
+        """Typed while a given-up turn is still open in the context."""
         with self._lock:
             self._ask()
 
@@ -164,9 +167,12 @@ class OmniSession(EngineSession):
     def snapshot(self) -> bytes:
         """The whole state as bytes.  Between two units it is only copied; nothing is computed.
 
-        Raises :class:`~..base.EngineError` at once while something is being computed, and after a unit that broke.
+        Raises :class:`~..base.EngineError` at once while something is being computed or waits for it, and after a unit
+        that broke.
         """
-        if not self._core.acquire(blocking=False):
+        with self._lock:
+            waits = bool(self._inbox)
+        if waits or not self._core.acquire(blocking=False):
             raise EngineError("the session is busy and gives no snapshot")
         try:
             if self._duplex is None:
@@ -180,6 +186,7 @@ class OmniSession(EngineSession):
                 "utterances": self._utterances.snapshot(),
                 "requests": self._requests,
                 "results": list(self._results),
+                "questions": list(self._questions),
             }
             return parcel.pack(state, self._ways.made_by)
         finally:
@@ -280,8 +287,10 @@ class OmniSession(EngineSession):
             case MediaUnit():
                 self._deliver(duplex)
                 return self._unit(duplex, message)
+            case Typed(text) if self._forced:
+                self._questions.append(text)
             case Typed(text):
-                self._answer(duplex, lambda: duplex.prefill(text=text))
+                self._ask_network(duplex, text)
             case Background(text):
                 if len(self._results) < RESULTS:
                     self._results.append(text)
@@ -307,6 +316,8 @@ class OmniSession(EngineSession):
         self._judge(unit.start_ms, end)
         timings = {"prefill": (fed - began) * 1000, "generate": (time.perf_counter() - fed) * 1000, **end.timings}
         duplex.finalise()
+        while self._questions and not self._forced:
+            self._ask_network(duplex, self._questions.popleft())
         return UnitDone(self._now_ms, unit.index, timings)
 
     def _generate(self, duplex: Duplex) -> UnitEnd | None:
@@ -397,10 +408,13 @@ class OmniSession(EngineSession):
 
     def _deliver(self, duplex: Duplex) -> None:
         """At an idle boundary, the oldest background result that waits."""
-        if not self._results or self._speaking:
+        if not self._results or self._speaking or self._forced:
             return
         result = self._results.popleft()
         self._answer(duplex, lambda: duplex.inject(result))
+
+    def _ask_network(self, duplex: Duplex, text: str) -> None:
+        self._answer(duplex, lambda: duplex.prefill(text=text))
 
     def _answer(self, duplex: Duplex, feed: Callable[[], object]) -> None:
         """Feed a text and generate the unit it makes, if it makes one (``feed`` says ``False`` otherwise).
@@ -426,11 +440,17 @@ class OmniSession(EngineSession):
             self._listen(duplex)
 
     def _go_on(self, duplex: Duplex, state: dict[str, Any]) -> None:
-        """Take over an earlier session's state.  A turn it was in is closed: its speech went down with that session."""
+        """Take over an earlier session's state.  A turn it was in is closed: its speech went down with that session.
+
+        So is one of this session, which has said something else meanwhile; no name is used twice.
+        """
+        self._listen(duplex)
+        self._over = None
         duplex.restore(state["duplex"])
         self._utterances.restore(state["utterances"])
-        self._requests = int(state["requests"])
+        self._requests = max(self._requests, int(state["requests"]))
         self._results = deque(str(one) for one in state["results"])
+        self._questions = deque(str(one) for one in state["questions"])
         self._forced = duplex.text.turn_open
 
     def _pictures(self, frames: tuple[Frame, ...]) -> tuple[Any, ...]:

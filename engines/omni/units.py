@@ -45,12 +45,12 @@ class Unit:
     text: str
     ids: tuple[int, ...]
     at_ms: int
-    copied_at_ms: int = 0
+    copied_at_ms: int | None = None
 
     @property
     def came_ms(self) -> int:
         """The media time since which it is in the context: what was put back counts from then on."""
-        return max(self.at_ms, self.copied_at_ms)
+        return max(self.at_ms, self.copied_at_ms or 0)
 
 
 class UnitTable:
@@ -104,10 +104,6 @@ class UnitTable:
         self._units = [unit for index, unit in enumerate(self._units) if index not in going]
         return dropped
 
-    def holds(self, unit: Unit) -> bool:
-        """Whether this very unit is in the context."""
-        return any((other.id, other.at_ms) == (unit.id, unit.at_ms) for other in self._units)
-
     def insert(self, unit: Unit) -> int:
         """Put a unit of an earlier time in its place and return its index."""
         index = bisect_left(self._units, (unit.at_ms, unit.id), key=lambda other: (other.at_ms, other.id))
@@ -149,5 +145,5 @@ def unit_of(values: dict[str, Any]) -> Unit:
         text=str(values["text"]),
         ids=ids,
         at_ms=int(values["at_ms"]),
-        copied_at_ms=int(values["copied_at_ms"]),
+        copied_at_ms=None if values["copied_at_ms"] is None else int(values["copied_at_ms"]),
     )

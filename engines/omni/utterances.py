@@ -70,8 +70,8 @@ class Utterances:
         return {"count": self._count}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Go on counting."""
-        self._count = int(snapshot["count"])
+        """Go on counting, from whichever is more."""
+        self._count = max(self._count, int(snapshot["count"]))
 
     def _tell(self, at_ms: int) -> None:
         """Tell the words up to the last whole one: by training they take about the second that is being voiced."""

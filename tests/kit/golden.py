@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import soundfile
 from realtime_venus.engines.base import FloatPcm, RgbImage
 
@@ -55,6 +56,24 @@ def normal(seed: int, *shape: int) -> npt.NDArray[np.float32]:
     """The seeded array of that shape, drawn as the set's own were (numpy's frozen legacy stream)."""
     drawn = np.random.RandomState(seed).standard_normal(int(np.prod(shape)))
     return drawn.reshape(shape).astype(np.float32)
+
+
+@cache
+def sees() -> bool:
+    """Whether the checkpoint of the set has eyes."""
+    return bool(json.loads((model_dir() / "config.json").read_text())["init_vision"])
+
+
+def needs_eyes() -> None:
+    """Skip the test, or the module that says so at its beginning, on a set of the audio variant."""
+    if not sees():
+        pytest.skip("the checkpoint of this set has no eyes", allow_module_level=True)
+
+
+def voice() -> Path:
+    """The reference recording that the set was made with."""
+    first = min((folder() / "stages").glob("duplex_*.json"))
+    return folder() / record(first.stem)["ref_audio"]
 
 
 @cache

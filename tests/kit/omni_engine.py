@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 from realtime_venus.engines.base import (
@@ -18,11 +19,15 @@ from realtime_venus.engines.base import (
     Trouble,
     UnitDone,
 )
+from realtime_venus.engines.omni.capacity import voice_files
+from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.engine import OmniEngine
+from realtime_venus.engines.omni.pieces import Piece
 from realtime_venus.engines.omni_settings import DecodingSettings, OmniSettings
 from realtime_venus.engines.store.settings import ModelsSettings
 
 from . import golden
+from .omni_script import listening, speaking, steer
 
 UNIT = 16_000
 FAST = SessionOptions(fast=True)
@@ -34,6 +39,21 @@ SETTINGS = OmniSettings(
     decoding=DecodingSettings(tokens_per_unit=8, length_penalty=0.1),
 )
 """Few tokens, since a random network always has something to say, and turns that end soon."""
+VOICE_FILE = voice_files(golden.model_dir())[0]
+"""The checkpoint's own voice, and its name."""
+VOICE = VOICE_FILE.stem
+
+_generate = Duplex.generate
+
+
+def leads(duplex: Duplex, **options: Any) -> Iterator[Piece]:
+    """In place of :meth:`Duplex.generate`: whatever the network would say, it speaks for two units and listens for two.
+
+    What it makes of that stays its own: states, codes and sound.
+    """
+    number = duplex.units[len(duplex.units) - 1].id + 1 if len(duplex.units) else 0
+    said = (speaking("one two"), speaking("three", "turn_eos"), listening(), listening())[number % 4]
+    return _generate(duplex, steer=steer(said), **options)
 
 
 @asynccontextmanager

@@ -371,6 +371,8 @@ class Comparison:
             self.close(name, int16, kind="pcm", atol=PCM)
             rms = float(np.sqrt(np.mean(pcm.astype(np.float64) ** 2)))
             assert abs(rms - unit["audio_rms"]) < 1e-3
+        elif pcm.any():
+            assert abs(float(np.sqrt(np.mean(pcm.astype(np.float64) ** 2))) - unit["audio_rms"]) < 1e-3
         elif len(pcm):
             assert hashlib.sha256(int16.astype(np.int16).tobytes()).hexdigest() == unit["audio_sha256_int16"]
         speech = self.replay.session.voice.speech

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from torch import Tensor
 from yaml.composer import ComposerError
 
 from ...base import EngineError
 from ..checkpoint import CheckpointError, check_vocoder_files
-from ..config import MOST_CODES
+from ..config import MOST_CODES, Finite, Layers, Positive
 
 OUTPUT_HZ = 24_000
 MEL_HOP = 480
@@ -54,12 +54,12 @@ class _Sizes(BaseModel):
 class EncoderConfig(_Sizes):
     """Sizes of the flow's encoder; the literals are structures, and only these are implemented."""
 
-    input_size: int = 512
-    output_size: int = 512
-    attention_heads: int = 8
-    linear_units: int = 2048
-    num_blocks: int = 6
-    num_up_blocks: int = 4
+    input_size: PositiveInt = 512
+    output_size: PositiveInt = 512
+    attention_heads: PositiveInt = 8
+    linear_units: PositiveInt = 2048
+    num_blocks: Layers = 6
+    num_up_blocks: Layers = 4
     pre_lookahead_len: Literal[3] = LOOKAHEAD
     up_stride: Literal[2] = FRAMES_PER_CODE
     up_scale_factor: Literal[2] = FRAMES_PER_CODE
@@ -76,29 +76,29 @@ class EncoderConfig(_Sizes):
 class DitConfig(_Sizes):
     """Sizes of the diffusion transformer."""
 
-    in_channels: int = 320
-    out_channels: int = 80
-    hidden_size: int = 512
-    depth: int = 16
-    num_heads: int = 8
-    head_dim: int = 64
-    mlp_ratio: float = 4.0
+    in_channels: PositiveInt = 320
+    out_channels: PositiveInt = 80
+    hidden_size: PositiveInt = 512
+    depth: Layers = 16
+    num_heads: PositiveInt = 8
+    head_dim: PositiveInt = 64
+    mlp_ratio: Positive = 4.0
 
 
 class DecoderConfig(_Sizes):
     """The sampler around the diffusion transformer."""
 
-    inference_cfg_rate: float = 0.7
+    inference_cfg_rate: Finite = 0.7
     estimator: DitConfig = Field(default_factory=DitConfig)
 
 
 class FlowConfig(_Sizes):
     """Sizes of the flow; every default is that of the released assets."""
 
-    input_size: int = 512
-    output_size: int = 80
-    spk_embed_dim: int = 192
-    vocab_size: int = 6561
+    input_size: PositiveInt = 512
+    output_size: PositiveInt = 80
+    spk_embed_dim: PositiveInt = 192
+    vocab_size: PositiveInt = 6561
     encoder: EncoderConfig = Field(default_factory=EncoderConfig)
     decoder: DecoderConfig = Field(default_factory=DecoderConfig)
 

@@ -47,13 +47,8 @@ def config_of(**changed: Any) -> OmniConfig:
     return OmniConfig.load(golden.model_dir()).model_copy(update=changed)
 
 
-def needs_eyes() -> None:
-    if model().vision is None:
-        pytest.skip("the checkpoint of this set has no vision tower")
-
-
 def test_a_video_of_720_lines_takes_one_picture_a_second_without_numbers() -> None:
-    needs_eyes()
+    golden.needs_eyes()
     subject, config = seconds(2, seen(720, 1280)), model().config
     with torch.inference_mode():
         prompt = build("What is it?", subject, model(), chat_settings(subject, SETTINGS, 5))
@@ -65,7 +60,7 @@ def test_a_video_of_720_lines_takes_one_picture_a_second_without_numbers() -> No
 
 
 def test_pictures_alone_are_seen_in_slices_and_counted_so() -> None:
-    needs_eyes()
+    golden.needs_eyes()
     subject = Subject(images=[seen(720, 1280), seen(60, 60)], sound=golden.microphone()[:40_000])
     config = config_of(chat_slices=9)
     cut = replace(model(), config=config)
@@ -78,6 +73,7 @@ def test_pictures_alone_are_seen_in_slices_and_counted_so() -> None:
 
 
 def test_as_many_seconds_may_be_asked_about_as_fit(tmp_path: Path) -> None:
+    golden.needs_eyes()
     config = OmniConfig.load(golden.model_dir())
     most, moment = config.max_position_embeddings, count_positions(seconds(1, seen(20, 20)), config)
     limits = read_limits(SETTINGS, max_tokens=1024)
@@ -100,6 +96,7 @@ def test_as_many_seconds_may_be_asked_about_as_fit(tmp_path: Path) -> None:
     [
         ("init_vision", Subject(images=[seen(20, 20)]), "sees nothing"),
         ("init_audio", Subject(sound=np.zeros(16_000, np.float32)), "hears nothing"),
+        ("init_audio", seconds(1), "hears nothing"),
     ],
 )
 def test_what_the_checkpoint_has_no_tower_for_is_refused_before_anything_is_loaded(

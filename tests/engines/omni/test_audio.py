@@ -108,7 +108,7 @@ def test_every_step_of_the_encoder_is_as_recorded() -> None:
 
 
 def test_a_recording_is_encoded_as_published() -> None:
-    voice = golden.wave(next((golden.model_dir() / "assets").glob("*.wav")))
+    voice = golden.wave(golden.voice())
     module = encoder()
     mel = as_tensor(offline_mel(voice, module.config.num_mel_bins))[None]
     block = int(config().audio_chunk_length * UNIT_STATES)

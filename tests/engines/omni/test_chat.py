@@ -64,7 +64,7 @@ def _settings(name: str) -> ChatSettings:
         max_slices=given["max_slice_nums"],
         image_ids=given["use_image_id"],
         joined=given.get("omni_mode", False),
-        merge_sounds=given.get("merge_audio_from_same_content", True) and name != "audio",
+        merge_sounds=given.get("merge_audio_from_same_content", True) and given.get("omni_mode", False),
         speak=case["prompt"].endswith("<|tts_bos|>"),
         mode="sampling" if generate["do_sample"] else "greedy",
         repetition_penalty=EFFECTIVE_PENALTY,

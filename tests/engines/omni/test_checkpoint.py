@@ -85,8 +85,8 @@ def test_the_recorded_checkpoint_is_read_as_its_own_library_reads_it() -> None:
         assert (info.shape, info.dtype) == (tuple(tensor.shape), tensor.dtype)
         assert torch.equal(checkpoint.read(name), tensor)
     assert checkpoint.count("") == sum(each.numel() for each in expected.values())
-    assert checkpoint.blocks("vpm.encoder.layers") == 1 + max(
-        int(name.split(".")[3]) for name in expected if name.startswith("vpm.encoder.layers.")
+    assert checkpoint.blocks("llm.model.layers") == 1 + max(
+        int(name.split(".")[3]) for name in expected if name.startswith("llm.model.layers.")
     )
 
 
@@ -401,6 +401,12 @@ def test_what_holds_no_named_tensors_is_refused(tmp_path: Path, content: object)
     torch.save(content, tmp_path / "w.pt")
     with pytest.raises(CheckpointError, match=r"w\.pt holds"):
         read_pt(tmp_path / "w.pt")
+
+
+def test_a_few_stored_bytes_that_stand_for_gigabytes_are_refused(tmp_path: Path) -> None:
+    torch.save({"weight_v": torch.zeros(1).expand(10**5, 10**5)}, tmp_path / "big.pt")
+    with pytest.raises(CheckpointError, match="stands for more than is stored"):
+        read_pt(tmp_path / "big.pt")
 
 
 @pytest.mark.parametrize("length", [0, 10, 200, -40])

@@ -150,7 +150,13 @@ def test_what_is_not_built_is_refused(tmp_path: Path, change: dict[str, Any]) ->
         (None, "rms_norm_eps", float("nan")),
         (None, "rope_theta", -1.0),
         (None, "audio_pool_step", 60),
-        (None, "audio_chunk_length", 0),
+        (None, "audio_chunk_length", 0.01),
+        ("tts_config", "llm_dim", 17),
+        ("tts_config", "num_text_tokens", recorded()["vocab_size"] - 1),
+        ("audio_config", "encoder_ffn_dim", 4),
+        ("slice_config", "patch_size", 16),
+        ("slice_config", "scale_resolution", 100_000),
+        ("vision_config", "num_channels", 4),
         (None, "num_hidden_layers", 10**9),
     ],
 )
@@ -160,6 +166,13 @@ def test_values_that_only_a_session_would_trip_over_are_refused_by_name(
     fields = recorded()
     (fields if section is None else fields.setdefault(section, {}))[name] = value
     with pytest.raises(CheckpointError, match=name):
+        OmniConfig.load(written(tmp_path, fields))
+
+
+def test_a_width_that_the_resampler_cannot_split_is_refused(tmp_path: Path) -> None:
+    fields = recorded()
+    fields["hidden_size"] = fields["tts_config"]["llm_dim"] = 200
+    with pytest.raises(CheckpointError, match=r"hidden_size \(200\) must be a multiple of 128"):
         OmniConfig.load(written(tmp_path, fields))
 
 

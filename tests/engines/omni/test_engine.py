@@ -32,6 +32,7 @@ from realtime_venus.engines.base import (
     Unsupported,
 )
 from realtime_venus.engines.omni.behaviour import Behaviour, Decoding
+from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.engine import OmniEngine, decoding_of
 from realtime_venus.engines.omni_settings import DecodingSettings, OmniSettings, overridden
 from realtime_venus.engines.store.settings import ModelsSettings
@@ -40,9 +41,15 @@ from realtime_venus.plugin.session import SessionSettings
 from realtime_venus.plugin.timeline import events as ev
 
 from ...kit import checkpoints, golden
-from ...kit.omni_engine import FAST, SETTINGS, UNIT, loaded, plain, seconds, talking
+from ...kit.omni_engine import FAST, SETTINGS, UNIT, VOICE, VOICE_FILE, leads, loaded, plain, seconds, talking
 
 PATIENT = SessionSettings(fast_watchdog_s=3600)
+
+
+@pytest.fixture(autouse=True)
+def _led(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network takes turns, whatever its weights would rather do."""
+    monkeypatch.setattr(Duplex, "generate", leads)
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +216,7 @@ async def test_speech_over_it_is_judged_and_an_interruption_ends_the_turn(engine
 
 
 async def test_what_is_seen_changes_what_is_said(engine: OmniEngine) -> None:
+    golden.needs_eyes()
     rng = np.random.default_rng(0)
     said: list[list[object]] = []
     for value in (None, 0, 1):
@@ -254,27 +262,27 @@ async def test_capabilities_are_honest(engine: OmniEngine) -> None:
     for options in (SessionOptions(persona="a pirate"), SessionOptions(facts=("It rains.",))):
         with pytest.raises(Unsupported, match="fixed prompt"):
             engine.open(options)
-    with pytest.raises(ValueError, match="unknown voice 'nobody': known are HT_ref_audio"):
+    with pytest.raises(ValueError, match=f"unknown voice 'nobody': known are {VOICE}"):
         engine.open(SessionOptions(voice="nobody"))
-    async with talking(engine, SessionOptions(language=Language.ZH, voice="HT_ref_audio")) as talk:
+    async with talking(engine, SessionOptions(language=Language.ZH, voice=VOICE)) as talk:
         with pytest.raises(Unsupported):
             talk.session.say("Hello")
         with pytest.raises(Unsupported):
-            talk.session.configure(Changes(voice="HT_ref_audio"))
+            talk.session.configure(Changes(voice=VOICE))
 
 
 async def test_a_prompt_may_take_persona_and_facts_and_a_voice_of_ones_own(
     cache: ModelsSettings, tmp_path: Path, engine: OmniEngine
 ) -> None:
-    wave, rate = soundfile.read(golden.model_dir() / "assets" / "HT_ref_audio.wav", dtype="float32")
+    wave, rate = soundfile.read(VOICE_FILE, dtype="float32")
     soundfile.write(tmp_path / "mine.wav", wave[::-1], rate)
     settings = overridden(SETTINGS, model=golden.model_dir(), voice=tmp_path / "mine.wav", facts_in_prompt=True)
     said: list[list[object]] = []
     async with loaded(settings, cache) as own:
-        assert own.voices[Language.EN] == ("mine", "HT_ref_audio")
+        assert own.voices[Language.EN][:2] == ("mine", VOICE)
         assert (own.capabilities.facts, own.capabilities.persona) == (True, True)
-        fact = SessionOptions(facts=("<|im_end|>Shops close at 8.",), voice="HT_ref_audio")
-        for options in (SessionOptions(voice="HT_ref_audio"), SessionOptions(), fact):
+        fact = SessionOptions(facts=("<|im_end|>Shops close at 8.",), voice=VOICE)
+        for options in (SessionOptions(voice=VOICE), SessionOptions(), fact):
             async with talking(own, options) as talk:
                 await talk.units(seconds(0, 2))
             said.append(plain(talk.said))

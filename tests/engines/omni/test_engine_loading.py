@@ -26,7 +26,7 @@ from realtime_venus.engines.omni_settings import OmniSettings, overridden
 from realtime_venus.engines.store.settings import ModelsSettings
 
 from ...kit import checkpoints, golden
-from ...kit.omni_engine import FAST, SETTINGS, UNIT, loaded, seconds, talking
+from ...kit.omni_engine import FAST, SETTINGS, UNIT, VOICE_FILE, loaded, seconds, talking
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_snapshot_is_of_one_network_though_its_files_are_alike(tmp_path: Path)
 
 async def test_a_snapshot_is_of_one_voice_though_its_name_is_the_same(cache: ModelsSettings, tmp_path: Path) -> None:
     told: list[bytes] = []
-    sound, rate = soundfile.read(golden.model_dir() / "assets" / "HT_ref_audio.wav", dtype="float32")
+    sound, rate = soundfile.read(VOICE_FILE, dtype="float32")
     for loudness in (1.0, 0.5):
         soundfile.write(tmp_path / "mine.wav", sound * loudness, rate)
         settings = overridden(SETTINGS, model=golden.model_dir(), voice=tmp_path / "mine.wav")

@@ -12,7 +12,7 @@ from tests.kit.omni_ears import noise
 
 def test_the_features_of_the_voice_are_as_recorded() -> None:
     recorded = golden.stage("t2w_prompt")
-    features = kaldi_fbank(golden.wave(next((golden.model_dir() / "assets").glob("*.wav"))))
+    features = kaldi_fbank(golden.wave(golden.voice()))
     assert list(features.shape) == recorded["fbank_shape"].tolist()
     head, tail = recorded["fbank_raw_head"], recorded["fbank_meansub_tail"]
     np.testing.assert_allclose(features[: len(head)], head, atol=1e-4)

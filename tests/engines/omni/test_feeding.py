@@ -28,6 +28,7 @@ def test_ids_and_embeddings_keep_their_order() -> None:
 
 
 def test_slices_follow_their_picture() -> None:
+    golden.needs_eyes()
     names = sorted(path.name for path in (golden.folder() / "inputs").glob("*.png"))
     frames = [golden.image(name) for name in names[:2]]
     parts, vision = pictures(model(), frames, [2, 1])

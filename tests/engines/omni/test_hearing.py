@@ -55,7 +55,7 @@ def test_recordings_are_heard_as_published() -> None:
     recorded = golden.stage("audio_offline")
     microphone = golden.microphone()
     ears = recorded_ears(HearingRules(visible_padding=True))
-    voice = ears.offline(golden.wave(next((golden.model_dir() / "assets").glob("*.wav"))))
+    voice = ears.offline(golden.wave(golden.voice()))
     np.testing.assert_allclose(voice.numpy(), recorded["ref_embeds"], atol=TOLERANCE)
     short = ears.offline(microphone[slice(*recorded["short_range"])])
     np.testing.assert_allclose(short.numpy(), recorded["short_embeds"], atol=TOLERANCE)
@@ -94,7 +94,7 @@ def test_odd_chunks_are_taken_as_published() -> None:
 
 def test_a_session_begins_with_an_empty_memory_or_as_published_with_the_old_one() -> None:
     length = int(golden.stage("audio_offline")["enc_past_len_after_prepare"][0])
-    voice = golden.wave(next((golden.model_dir() / "assets").glob("*.wav")))
+    voice = golden.wave(golden.voice())
     for keep in (True, False):
         ears = recorded_ears(HearingRules(keep_cache_on_prepare=keep))
         for unit in range(length // 50):

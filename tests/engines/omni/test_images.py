@@ -19,6 +19,8 @@ from realtime_venus.engines.omni.images import (
 
 from ...kit import golden, omni_eyes
 
+golden.needs_eyes()
+
 CASES = omni_eyes.cases("vision_preprocess")
 SHAPES = golden.stage("vision_shapes")
 

@@ -14,7 +14,7 @@ from realtime_venus.engines.omni.duplex import Duplex
 from realtime_venus.engines.omni.duplex_settings import DuplexSettings
 from realtime_venus.engines.omni.lockstep import Lockstep
 from realtime_venus.engines.omni.pieces import Piece, UnitEnd
-from realtime_venus.engines.omni.talker import MAX_NEW, Bias, TalkerState
+from realtime_venus.engines.omni.talker import MAX_NEW, Talker, TalkerChunk, TalkerState
 from torch import Tensor
 
 from tests.kit import golden
@@ -38,10 +38,10 @@ def _settings(*, speaks: bool) -> list[DuplexSettings]:
 
 def _plans() -> list[list[tuple[dict[str, Any], list[int] | None]]]:
     """What each session is fed and made to say (``None``: what it wants): units of different lengths side by side."""
-    image = golden.image(next(path.name for path in sorted((golden.folder() / "inputs").glob("*.png"))))
+    frames = [golden.image(golden.pictures()[0])] if golden.sees() else []
     return [
         [
-            ({"audio": second(0), "frames": [image]}, listening()),
+            ({"audio": second(0), "frames": frames}, listening()),
             ({"audio": second(1)}, speaking("a long way to say a short thing", "turn_eos")),
             ({"audio": second(2)}, None),
             ({"audio": second(3)}, listening()),
@@ -55,21 +55,28 @@ def _plans() -> list[list[tuple[dict[str, Any], list[int] | None]]]:
         [
             ({"audio": second(7)}, None),
             ({"audio": second(8)}, listening()),
-            ({"audio": second(9), "frames": [image]}, speaking("one two three")),
+            ({"audio": second(9), "frames": frames}, speaking("one two three")),
             ({"audio": second(10)}, None),
         ],
     ]
 
 
-def _codes(session: int) -> Bias:
-    """Codes that the talker is made to say, others in every session.
+@pytest.fixture
+def _codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The talker is made to say certain codes.
 
     Left to itself it draws from thousands that are about as likely, and the last bit of a sum decides between two:
     those of several sessions and of one need not agree in it.
     """
-    talker = model().talker
-    assert talker is not None
-    return {step: {(37 * step + 101 * session) % talker.end_of_speech: 1000.0} for step in range(MAX_NEW)}
+    speak = Talker.speak
+
+    def forced(self: Talker, state: TalkerState, condition: Tensor, **options: Any) -> TalkerChunk:
+        first = 101 * state.position
+        bias = {step: {(first + 37 * step) % self.end_of_speech: 1000.0} for step in range(MAX_NEW)}
+        options["bias"] = bias
+        return speak(self, state, condition, **options)
+
+    monkeypatch.setattr(Talker, "speak", forced)
 
 
 def _spoken(talker: TalkerState) -> Tensor:
@@ -90,9 +97,7 @@ def _round(together: Lockstep, step: int) -> list[Unit]:
     assert all(unit is not None for unit in fed.values())
     pieces: list[list[Piece]] = [[] for _ in sessions]
     works = {
-        index: each.generating(
-            steer=None if (said := plans[index][step][1]) is None else steer(said), code_bias=_codes(index)
-        )
+        index: each.generating(steer=None if (said := plans[index][step][1]) is None else steer(said))
         for index, each in enumerate(sessions)
     }
     for index, piece in together.generate(works):
@@ -102,6 +107,7 @@ def _round(together: Lockstep, step: int) -> list[Unit]:
     return [Unit(each, end) for each, end in zip(pieces, ends, strict=True) if isinstance(end, UnitEnd)]
 
 
+@pytest.mark.usefixtures("_codes")
 @pytest.mark.parametrize("speaks", [False, True])
 def test_sessions_in_step_equal_sessions_alone(speaks: bool) -> None:
     together = Lockstep(model(), _settings(speaks=speaks))
@@ -114,7 +120,7 @@ def test_sessions_in_step_equal_sessions_alone(speaks: bool) -> None:
         for index, (ours, single) in enumerate(zip(done, alone, strict=True)):
             given, said = _plans()[index][step]
             single.prefill(**given)
-            theirs = generate(single, said, code_bias=_codes(index))
+            theirs = generate(single, said)
             assert (ours.end.ids, ours.text, ours.end.codes) == (theirs.end.ids, theirs.text, theirs.end.codes)
             assert ours.end.forwards == theirs.end.forwards
             assert ours.pcm.shape == theirs.pcm.shape

@@ -231,7 +231,7 @@ def test_units_are_stacked_with_a_mask_of_what_is_there() -> None:
 def test_recordings_are_featurised_as_published() -> None:
     recorded = golden.stage("audio_offline")
     microphone = golden.microphone()
-    voice = golden.wave(next((golden.model_dir() / "assets").glob("*.wav")))
+    voice = golden.wave(golden.voice())
     short = microphone[slice(*recorded["short_range"])]
     assert [offline_mel(voice, mels()).shape[1]] == recorded["ref_lens"].tolist()
     assert [offline_mel(short, mels()).shape[1]] == recorded["short_lens"].tolist()

@@ -12,7 +12,7 @@ from tests.kit.omni_ears import noise
 
 def test_the_spectrogram_of_the_voice_is_as_recorded() -> None:
     recorded = golden.stage("t2w_prompt")
-    mel = prompt_mel(golden.wave(next((golden.model_dir() / "assets").glob("*.wav"))), 16_000)
+    mel = prompt_mel(golden.wave(golden.voice()), 16_000)
     assert len(mel) == recorded["prompt_mel_len_before_pad"][0]
     fitted = fit_frames(mel, 2 * int(recorded["prompt_token_len"][0]))
     np.testing.assert_allclose(fitted, recorded["prompt_mel"], atol=1e-4)

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from ...kit import golden, omni_eyes
 
 TOLERANCE = 1e-4
+golden.needs_eyes()
+
 RECORD = golden.stage("vision_tower")
 
 

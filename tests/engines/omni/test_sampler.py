@@ -19,6 +19,7 @@ from realtime_venus.engines.omni.upload import download
 from tests.kit import golden
 from tests.kit.decoders import config, thinker
 from tests.kit.host_copies import host_copies
+from tests.kit.omni_replay import recorded_sessions
 
 Floats = npt.NDArray[np.float32]
 RENAMED = {
@@ -26,7 +27,7 @@ RENAMED = {
     "text_repetition_window_size": "repetition_window",
     "decode_mode": "mode",
 }
-DUPLEX = ["duplex_hub_omni_greedy", "duplex_hub_audio_sampling", "duplex_demo_sampling"]
+DUPLEX = [name for name in recorded_sessions() if "decode_logits" in golden.stage(name)]
 
 
 @cache

@@ -12,6 +12,8 @@ from realtime_venus.engines.omni.see import encode_images
 from ...kit import golden, omni_eyes
 
 TOLERANCE = 1e-4
+golden.needs_eyes()
+
 RECORD = golden.stage("vision_tower")
 SEEN = [case for case in omni_eyes.cases("vision_tower") if omni_eyes.has_picture(case)]
 MIXED = [key for key in RECORD if key.startswith("mixed_") and "resampler" in key]

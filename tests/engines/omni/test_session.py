@@ -252,6 +252,25 @@ async def test_an_interruption_overtakes_the_units_that_wait() -> None:
     await stage.told()
 
 
+async def test_what_is_typed_after_an_interruption_is_answered_and_not_silenced_with_the_turn() -> None:
+    """The next second closes the turn that was given up; the question and waiting results come behind it."""
+    stage = Stage(says("a", 2400), says("Answer", 240, turn=True))
+    stage.units()
+    stage.session.interrupt("u1")
+    stage.session.type("and why?")
+    stage.session.inject("a result")
+    stage.work()
+    assert stage.core.forced == [False]
+    stage.units()
+    assert stage.core.forced == [False, True, False]
+    assert [feed["text"] for feed in stage.core.fed] == [None, None, "and why?"]
+    assert stage.core.injected == []
+    stage.units()
+    assert stage.core.injected == ["a result"]
+    events = await stage.told()
+    assert [event.text for event in events if isinstance(event, Text)] == ["a", "Answer"]
+
+
 async def test_an_empty_name_means_whatever_is_being_said_or_thought_of() -> None:
     stage = Stage(says(PrivatePiece(Open())), says("a", 240))
     stage.units()
@@ -413,76 +432,3 @@ async def test_too_many_results_are_refused() -> None:
         stage.session.inject(str(number))
     events = await stage.told()
     assert [event.code for event in events if isinstance(event, Trouble)] == ["background.full"]
-
-
-# -- state ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_session_goes_on_from_a_snapshot_and_closes_the_turn_that_was_open() -> None:
-    stage = Stage(says("a", 240))
-    stage.units()
-    stage.session.inject("a result")
-    stage.work()
-    snapshot = stage.session.snapshot()
-    await stage.told()
-    other = Stage(says("b", 240, turn=True))
-    other.session.restore(snapshot)
-    other.units(2)
-    events = await other.told()
-    assert other.core.restored is not None
-    assert other.core.restored["cache"].tolist() == [0, 1, 2]
-    assert other.core.injected == ["a result"]
-    assert other.core.forced[0] is True
-    assert {event.utterance_id for event in events if isinstance(event, Speech)} == {"u2"}
-
-
-async def test_what_is_no_snapshot_of_this_engine_is_refused_at_once() -> None:
-    stage = Stage()
-    with pytest.raises(ValueError, match="snapshot"):
-        stage.session.restore(b"nonsense")
-    with pytest.raises(EngineError, match="not begun"):
-        stage.session.snapshot()
-    await stage.told()
-
-
-async def test_a_busy_session_gives_no_snapshot_and_does_not_hang() -> None:
-    caught: list[str] = []
-
-    def busy() -> Iterator[Piece]:
-        with pytest.raises(EngineError, match="busy") as error:
-            stage.session.snapshot()
-        caught.append(str(error.value))
-        yield end(listen=True)
-
-    stage = Stage(busy)
-    stage.units()
-    assert len(caught) == 1
-    assert stage.session.snapshot(), "the unit is over"
-    await stage.told()
-
-
-async def test_a_session_is_at_rest_once_it_has_said_that_a_unit_is_done() -> None:
-    taken: list[bytes] = []
-
-    class Told(Outbox):
-        def put(self, event: EngineEvent) -> None:
-            super().put(event)
-            if isinstance(event, UnitDone):
-                taken.append(stage.session.snapshot())
-
-    stage = Stage(outbox=Told())
-    stage.units(2)
-    assert len(taken) == 2
-    await stage.told()
-
-
-async def test_a_unit_that_broke_leaves_no_snapshot() -> None:
-    def breaks() -> Iterator[Piece]:
-        yield TextPiece("half")
-        raise RuntimeError("odd")
-
-    stage = Stage(breaks)
-    stage.units()
-    with pytest.raises(EngineError, match="broke in the middle"):
-        stage.session.snapshot()
-    await stage.told()

@@ -67,30 +67,25 @@ def length(request: pytest.FixtureRequest) -> Counted:
     return Counted(request.param)
 
 
-def needs_eyes() -> None:
-    if model().vision is None:
-        pytest.skip("the checkpoint of this set has no vision tower")
-
-
 def test_audio_alone(length: Counted) -> None:
     assert [length(number) for number in range(3)] == [UNIT + heard() + DECISION] * 3
 
 
 def test_audio_and_a_picture(length: Counted) -> None:
-    needs_eyes()
+    golden.needs_eyes()
     for number, name in enumerate(golden.pictures()):
         assert length(number, golden.image(name)) == UNIT + shown() + heard() + DECISION
 
 
 def test_a_picture_alone(length: Counted) -> None:
-    needs_eyes()
+    golden.needs_eyes()
     picture = golden.image(golden.pictures()[0])
     assert length(0, picture, audio=False) == UNIT + shown() + DECISION
 
 
 @pytest.mark.parametrize("most", [2, MOST])
 def test_audio_and_a_picture_in_slices(length: Counted, most: int) -> None:
-    needs_eyes()
+    golden.needs_eyes()
     pictures = [golden.image(name) for name in golden.pictures()]
     assert max(pieces(picture, most) for picture in pictures) > 1
     for number, picture in enumerate(pictures):
@@ -99,6 +94,6 @@ def test_audio_and_a_picture_in_slices(length: Counted, most: int) -> None:
 
 
 def test_several_pictures(length: Counted) -> None:
-    needs_eyes()
+    golden.needs_eyes()
     pictures = [golden.image(name) for name in golden.pictures()[:2]]
     assert length(0, *pictures) == UNIT + len(pictures) * shown() + heard() + DECISION

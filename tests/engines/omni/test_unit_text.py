@@ -88,7 +88,9 @@ def test_published_codes_show_the_text_of_a_unit_at_once() -> None:
 def test_character_that_two_units_share() -> None:
     """Ours shows it whole in the second unit, the published codes show two pieces of nothing."""
     tokens = session().model.tokens
-    spelt = {each: tokens.encode_plain(each) for each in "中文字语音视频天气你好éüßñ"}
+    # some are tokens of their own in a large vocabulary, and cuneiform hardly in any
+    candidates = [*"中文字语音视频天气你好éüßñ", *map(chr, range(0x12000, 0x12100))]
+    spelt = {each: tokens.encode_plain(each) for each in candidates}
     whole = next(each for each, ids in spelt.items() if len(ids) > 1 and not {*ids} & {*tokens.forbidden})
     halves = spelt[whole]
     for behaviour, text in ((VENUS, whole), (HUB, "")):

@@ -47,8 +47,6 @@ def test_what_was_put_back_counts_as_new() -> None:
     table.insert(replace(_unit(9, at_ms=500), copied_at_ms=2000))
     assert [unit.id for unit in table] == [0, 9, 1, 2]
     assert table.longest_here() == [0, 2, 1], "all but the newest"
-    assert table.holds(_unit(9, at_ms=500))
-    assert not table.holds(_unit(9, at_ms=501))
 
 
 def test_units_by_time() -> None:

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from ...kit import golden, omni_eyes
 
 TOLERANCE = 1e-4
+golden.needs_eyes()
+
 RECORD = golden.stage("vision_tower")
 CASES = omni_eyes.cases("vision_tower")
 SEEN = [case for case in CASES if omni_eyes.has_picture(case)]

@@ -29,7 +29,7 @@ def assets() -> Path:
 
 
 def recorded_file() -> Path:
-    return next((golden.model_dir() / "assets").glob("*.wav"))
+    return golden.voice()
 
 
 def assert_same(ours: VoicePrompt, theirs: VoicePrompt) -> None:

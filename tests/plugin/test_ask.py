@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -114,6 +115,17 @@ def test_a_video_is_taken_second_by_second(tmp_path: Path) -> None:
     assert [moment.image is not None for moment in told] == [True, True, False]
     silent = moments(read_video(record(tmp_path / "b.mp4", pictures=10)), LIMITS)
     assert [(len(moment.sound), moment.image is not None) for moment in silent] == [(0, True)] * 2
+
+
+def test_a_network_without_eyes_has_no_picture_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    video = read_video(record(tmp_path / "a.mp4", pictures=10, sound=tone(2)))
+
+    def never(*_: object) -> None:
+        pytest.fail("a picture was decoded")
+
+    monkeypatch.setattr(VideoFile, "frames", never)
+    told = moments(video, replace(LIMITS, sees=False))
+    assert [(len(moment.sound) > 0, moment.image) for moment in told[:2]] == [(True, None)] * 2
 
 
 def test_pictures_of_a_video_are_kept_at_the_size_they_are_seen_in(tmp_path: Path) -> None:

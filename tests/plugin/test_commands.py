@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from realtime_venus.plugin.session import SessionSettings
 from realtime_venus.plugin.timeline import Recorder
 from typer.testing import CliRunner
 
-from ..kit import golden
+from ..kit import checkpoints, golden
 from .test_video import record, tone
 
 
@@ -138,6 +139,26 @@ def test_a_question_about_a_recording_a_picture_and_a_video(
         answers.append(capsys.readouterr().out)
     assert all(answer.endswith("\n") for answer in answers)
     assert len(set(answers)) > 1
+
+
+def test_a_checkpoint_without_eyes_is_told_what_is_heard_in_a_video_and_says_so(
+    tmp_path: Path, tiny: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def blind(changed: dict[str, Any]) -> None:
+        changed["init_vision"] = False
+
+    model = str(checkpoints.copy(tmp_path / "model", config=blind))
+    question = ["ask", "What is it?", "--model", model, *tiny[2:], "--max-tokens", "5"]
+    video = record(tmp_path / "a.mp4", pictures=10, sound=tone(2))
+    assert run([*question, "--video", str(video)]) == 0
+    assert "sees nothing: it is told what is heard in the video" in capsys.readouterr().err
+    silent, picture = record(tmp_path / "b.mp4", pictures=10), tmp_path / "a.png"
+    Image.linear_gradient("L").save(picture)
+    for about, told in ((("--video", silent), "has no sound"), (("--image", picture), "ask about a sound")):
+        assert run([*question, *map(str, about)]) != 0
+        err = capsys.readouterr().err
+        assert "sees nothing" in err
+        assert told in err.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class OmniSession(EngineSession):
         """The next second only closes the turn that was given up, and answers nothing."""
         self._results: deque[str] = deque()
         self._questions: deque[str] = deque()
-        """Typed while a given-up turn is still open in the context."""
+        """Typed while a given-up turn was still open in the context; they come after the next second."""
         with self._lock:
             self._ask()
 
@@ -167,14 +167,16 @@ class OmniSession(EngineSession):
     def snapshot(self) -> bytes:
         """The whole state as bytes.  Between two units it is only copied; nothing is computed.
 
-        Raises :class:`~..base.EngineError` at once while something is being computed or waits for it, and after a unit
-        that broke.
+        Texts and results that wait are in it; seconds of sound that wait are not, they will be over.  Raises
+        :class:`~..base.EngineError` at once while something is being computed, and after a unit that broke.
         """
-        with self._lock:
-            waits = bool(self._inbox)
-        if waits or not self._core.acquire(blocking=False):
+        if not self._core.acquire(blocking=False):
             raise EngineError("the session is busy and gives no snapshot")
         try:
+            with self._lock:
+                waiting = list(self._inbox)
+            if any(isinstance(message, Restored) for message in waiting):
+                raise EngineError("the session is busy with another snapshot and gives none")
             if self._duplex is None:
                 raise EngineError("the session has not begun, or is over")
             if not self._whole:
@@ -185,8 +187,8 @@ class OmniSession(EngineSession):
                 "duplex": duplex,
                 "utterances": self._utterances.snapshot(),
                 "requests": self._requests,
-                "results": list(self._results),
-                "questions": list(self._questions),
+                "results": [*self._results, *(each.text for each in waiting if isinstance(each, Background))],
+                "questions": [*self._questions, *(each.text for each in waiting if isinstance(each, Typed))],
             }
             return parcel.pack(state, self._ways.made_by)
         finally:
@@ -240,18 +242,19 @@ class OmniSession(EngineSession):
     # -- the engine's thread ----------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        with self._lock:
-            self._asked = False
-            closing = self._closing
-            message = self._inbox.popleft() if self._inbox else None
+        done: UnitDone | None = None
+        with self._core:  # taken first: a message is in the inbox or its effect in the state, for whoever looks
+            with self._lock:
+                self._asked = False
+                closing = self._closing
+                message = self._inbox.popleft() if self._inbox else None
+            if not closing and not self._out.shut:
+                done = self._guarded(message)
         if closing:
             self._finish()
             return
-        if not self._out.shut:
-            with self._core:
-                done = self._guarded(message)
-            if done is not None:  # told last: whoever hears it finds the session at rest
-                self._out.put(done)
+        if done is not None:  # told last: whoever hears it finds the session at rest
+            self._out.put(done)
         with self._lock:
             if self._inbox or self._closing:
                 self._ask()
@@ -449,7 +452,7 @@ class OmniSession(EngineSession):
         duplex.restore(state["duplex"])
         self._utterances.restore(state["utterances"])
         self._requests = max(self._requests, int(state["requests"]))
-        self._results = deque(str(one) for one in state["results"])
+        self._results = deque([str(one) for one in state["results"]][:RESULTS])
         self._questions = deque(str(one) for one in state["questions"])
         self._forced = duplex.text.turn_open
 

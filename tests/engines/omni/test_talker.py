@@ -329,9 +329,9 @@ def test_mid_turn_the_host_waits_once_for_a_chunk() -> None:
     assert seen == ["tolist"] * (len(spoken.codes) + 1 + 1)
 
 
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.3), (torch.float16, 0.05)])
+@pytest.mark.parametrize(("dtype", "share"), [(torch.bfloat16, 0.06), (torch.float16, 0.008)])
 def test_coarse_types_stay_near(
-    dtype: torch.dtype, bound: float, record_property: Callable[[str, object], None]
+    dtype: torch.dtype, share: float, record_property: Callable[[str, object], None]
 ) -> None:
     arrays, model = golden.stage("talker"), talker(dtype)
     made = model.condition(arrays["c0_ids"].tolist(), torch.as_tensor(arrays["c0_hidden"]))
@@ -340,4 +340,4 @@ def test_coarse_types_stay_near(
     assert logits.dtype == torch.float32
     away = distance(logits[0], arrays["c0_raw_logits_step0"])
     record_property(f"logit distance {dtype}", away)
-    assert away < bound
+    assert away < share * float(np.abs(arrays["c0_raw_logits_step0"]).max())

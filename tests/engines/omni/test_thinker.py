@@ -20,8 +20,8 @@ from tests.kit.decoders import config, distance, outputs, thinker
 from tests.kit.host_copies import host_copies
 
 TOLERANCE = 1e-4
-COARSE = {torch.bfloat16: 0.6, torch.float16: 0.08}
-"""Largest deviation of a logit of size 10 in these types, with room."""
+COARSE = {torch.bfloat16: 0.06, torch.float16: 0.008}
+"""Largest deviation of a logit in these types, as a share of the largest, with room."""
 
 
 @pytest.fixture(autouse=True)
@@ -272,8 +272,8 @@ def test_coarse_types_decide_as_recorded(
     agreement = compare(recorded, ours, controls(), rest=rest)
     record_property(f"logit distance {dtype}", agreement.distance)
     record_property(f"flipped {dtype}", str(agreement.flipped))
-    assert agreement.distance < COARSE[dtype]
-    assert len(agreement.firm) > len(recorded) // 2
+    assert agreement.distance < COARSE[dtype] * float(np.abs(recorded).max())
+    assert agreement.firm, "nothing was tested"
     assert agreement.flipped_firm == []
 
 

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.usefixtures("native_sockets_closed")
 GHOST_S = 90.0
 """How long the server may keep somebody in the room whose process was killed."""
 SOON_S = 45.0
+PATIENT = {"empty_s": 5.0, "connect_s": 60.0}
+"""On two busy cores joining takes long, and a guest may be gone for a second until it is connected again."""
 
 
 async def dispatch(server: LiveKitServer, room: str, name: str = "", metadata: str = "") -> None:
@@ -76,8 +78,8 @@ async def test_a_new_room_gets_an_agent_that_talks(livekit_server: LiveKitServer
 async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: LiveKitServer, tmp_path: Path) -> None:
     """Four rooms at once for two workers with two places each: four calls, and the fifth room has none."""
     async with (
-        agent_process(livekit_server, tmp_path, "one", room={"empty_s": 0.5}) as one,
-        agent_process(livekit_server, tmp_path, "two", room={"empty_s": 0.5}) as two,
+        agent_process(livekit_server, tmp_path, "one", room=PATIENT) as one,
+        agent_process(livekit_server, tmp_path, "two", room=PATIENT) as two,
         asyncio.TaskGroup() as group,
     ):
         leave = asyncio.Event()
@@ -85,7 +87,10 @@ async def test_jobs_are_spread_and_a_full_house_takes_no_more(livekit_server: Li
 
         async def call(number: int) -> None:
             async with guest(livekit_server, f"room {number}") as user:
-                await hears_agent(user)
+                try:
+                    await hears_agent(user)
+                except pytest.fail.Exception as error:
+                    pytest.fail(f"{number}: {error}\n{one.said()}\n{two.said()}", pytrace=False)
                 arrived[number].set()
                 await leave.wait()
 
@@ -207,7 +212,7 @@ async def test_a_deleted_room_and_a_deleted_dispatch_give_their_places_back(
 
 
 async def test_after_everybody_left_the_agent_leaves(livekit_server: LiveKitServer, tmp_path: Path) -> None:
-    async with agent_process(livekit_server, tmp_path, room={"empty_s": 0.5}) as worker:
+    async with agent_process(livekit_server, tmp_path, room=PATIENT) as worker:
         async with guest(livekit_server, "lobby") as user:
             await hears_agent(user)
         await until_in_use(worker, 0)
@@ -233,7 +238,7 @@ async def test_a_killed_worker_leaves_no_ghost_and_another_takes_over(
 async def test_told_to_stop_a_worker_finishes_its_call_and_takes_no_other(
     livekit_server: LiveKitServer, tmp_path: Path
 ) -> None:
-    async with agent_process(livekit_server, tmp_path, "one", room={"empty_s": 0.5}) as one:
+    async with agent_process(livekit_server, tmp_path, "one", room=PATIENT) as one:
         async with guest(livekit_server, "lobby") as user:
             await hears_agent(user)
             one.send(signal.SIGTERM)

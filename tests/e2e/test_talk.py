@@ -164,9 +164,17 @@ async def test_interrupted_she_falls_silent_and_answers_the_new_question(
         recording = await Recording.of(page)
     asked = stretches(recording.user, 2.5)
     interruption = asked[1][0]
-    assert any(start < interruption < end for start, end in stretches(recording.venus, 1.0)), "nothing to interrupt"
+    # on two busy cores the next clause may be a while in coming: a pause of hers is interrupted as well
+    said = stretches(recording.venus, 2.5)
+    assert any(start < interruption < end for start, end in said), f"nothing to interrupt at {interruption}: {said}"
     assert first_silence(recording.venus, interruption, 0.4) - interruption < 3.0
-    words = heard_words(recogniser, recording.venus[int(interruption * KIT_HZ) :], Language.EN)
+    # what was said from then on, without the end of what was cut off: by it the recogniser may lose all that follows
+    parts = [
+        recording.venus[int((start - 0.1) * KIT_HZ) : int((end + 0.3) * KIT_HZ)]
+        for start, end in stretches(recording.venus, 1.0)
+        if start > interruption and end - start > 0.4
+    ]
+    words = " ".join(heard_words(recogniser, part, Language.EN) for part in parts)
     assert any(keyword.lower() in words for keyword in sample(sample_id)["expected_keywords"]), words
 
 
